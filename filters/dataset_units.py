@@ -54,7 +54,7 @@ from filters.dataset.writer import (
     rows_task,
     write_files,
 )
-from filters.decision_units import DECISION_UNITS, SelectedTraces, read_selected
+from filters.decision_units import DECISION_UNITS, SelectedTraces
 from filters.placed_rows import (
     FILE,
     PLACE,
@@ -67,7 +67,7 @@ from filters.signal_units import SignalUnits
 from filters.tables.id_columns import ids_of
 from filters.tables.trace_index import PlannedTraces
 from filters.tables.workers import Workers
-from filters.unit_traces import UnitTraces
+from filters.unit_traces import UnitTraces, from_bytes
 
 FOLDER = "filter/dataset"
 _PLACED = SCHEMA.append(pa.field(PLACE, pa.int64()))
@@ -221,7 +221,7 @@ class DatasetUnits:
         """Which of the measured traces of a partition are rows, and where, by what was decided file by file."""
         listed = orjson.loads(data)
         parts = (
-            (read_selected(read_piece(self.store, key, piece, f"delete {DECISION_UNITS}/ in the store")), before)
+            (from_bytes(read_piece(self.store, key, piece, f"delete {DECISION_UNITS}/ in the store")), before)
             for key, piece, before in listed["pieces"]
         )
         return rows_in_files(parts, ids_of(measured["id"]), listed["file_rows"])

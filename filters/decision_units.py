@@ -23,14 +23,12 @@ from numpy.typing import NDArray
 
 from distill.artifacts.layout import DECISIONS
 from distill.artifacts.manifest import canonical, fingerprint
-from distill.machine.child_process import available_cores
 from distill.machine.thread_map import thread_map
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import Select
 from distill.units.agent_record import AgentRecord
 from distill.units.commits import Attempt, Unit, append_piece, read_file
 from distill.units.stored_run import finished_commit, write_object
-from distill.units.unit_queue import remove_all_leftovers
 from filters.decisions.decide import decide, merge, mixed
 from filters.decisions.rules import Condition
 from filters.placed_rows import ID, PLACE
@@ -40,6 +38,7 @@ from filters.signals.schema import SIDE
 from filters.tables.id_columns import ids_of, order_of, split_rows
 from filters.tables.signal_database import Tables
 from filters.unit_rounds import work_together
+from filters.unit_traces import to_bytes
 
 DECISION_UNITS = "filter/decisions"
 """Units of all filters are below it, by the fingerprint of what their decisions depend on."""
@@ -77,9 +76,7 @@ class DecisionUnits:
 
     def decide(self, agent: AgentRecord) -> None:
         """Let this process decide on files until all are committed. Raises RecipeError for a faulty rule."""
-        recipe = self.tables.signals.recipe
-        threads = recipe.filter.workers or available_cores()
-        work_together(agent, self.units, self._commit, threads=threads, retries=recipe.engine.retries)
+        work_together(agent, self.units, self._commit, self.tables.signals.recipe)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def read(self) -> list[SelectedTraces]:
@@ -94,13 +91,6 @@ class DecisionUnits:
         shutil.rmtree(folder)
         return rows
 
-    def remove_leftovers(self) -> None:
-        """Delete what killed agents have left."""
-        store, units = self.tables.store, self.units
-        for unit in units[:1]:
-            commits = dict(thread_map(lambda unit: (unit, finished_commit(store, unit)), units))
-            remove_all_leftovers(store, commits, unit.work)
-
     @property
     def _folder(self) -> Path:
         return self.tables.signals.traces.scratch / "decided"
@@ -111,7 +101,7 @@ class DecisionUnits:
         rows, partitions = self._select(unit, folder)
         names = [each.partition for each in self.tables.signals.units]
         attempt, file = Attempt(store=self.tables.store, unit=unit), BytesIO()
-        pieces = {names[number]: append_piece(file, _to_bytes(own)) for number, own in split_rows(rows, partitions)}
+        pieces = {names[number]: append_piece(file, to_bytes(own)) for number, own in split_rows(rows, partitions)}
         attempt.put_file(DECISIONS, folder / DECISIONS)
         attempt.put_file(_SELECTED, file.getvalue(), count=len(rows))
         attempt.put_file(_PIECES, canonical({"rows": len(rows), "pieces": pieces}))
@@ -158,16 +148,3 @@ def _measured_across_files(recipe: Recipe) -> Iterator[str]:
     for family, (_, columns) in SIDE.items():
         if family in recipe.filter.signals:
             yield from columns.names
-
-
-def read_selected(data: bytes) -> pa.Table:
-    """A piece of the selected traces of a file."""
-    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
-        return reader.read_all()
-
-
-def _to_bytes(rows: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_table(rows.combine_chunks())
-    return bytes(sink.getvalue())

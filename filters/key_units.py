@@ -8,12 +8,10 @@ The agent that decides compares only these texts (filters/run_signals/corpus_dup
 
 from dataclasses import dataclass
 
-from distill.machine.child_process import available_cores
 from distill.machine.thread_map import thread_map
 from distill.units.agent_record import AgentRecord
 from distill.units.commits import Attempt, Unit, read_file
 from distill.units.stored_run import finished_commit
-from distill.units.unit_queue import remove_all_leftovers
 from filters.run_signals.shared_keys import Shared, find_shared, read_shared
 from filters.signal_tables import SignalTables
 from filters.unit_rounds import work_together
@@ -36,9 +34,7 @@ class KeyUnits:
 
     def find(self, agent: AgentRecord) -> None:
         """Let this process work on buckets until all are committed. Raises DistillError where units are set aside."""
-        recipe = self.tables.signals.recipe
-        threads = recipe.filter.workers or available_cores()
-        work_together(agent, self.units, self._commit, threads=threads, retries=recipe.engine.retries)
+        work_together(agent, self.units, self._commit, self.tables.signals.recipe)
 
     def read(self) -> Shared | None:
         """The texts that share a key; None where near duplicates are not looked for."""
@@ -48,13 +44,6 @@ class KeyUnits:
         return read_shared(
             thread_map(lambda unit: read_file(store, unit, finished_commit(store, unit), _SHARED), self.units)
         )
-
-    def remove_leftovers(self) -> None:
-        """Delete what killed agents have left."""
-        store, units = self.tables.store, self.units
-        for unit in units[:1]:
-            commits = dict(thread_map(lambda unit: (unit, finished_commit(store, unit)), units))
-            remove_all_leftovers(store, commits, unit.work)
 
     def _commit(self, unit: Unit) -> None:
         attempt = Attempt(store=self.tables.store, unit=unit)

@@ -22,14 +22,12 @@ from numpy.typing import NDArray
 from distill.artifacts.files import Output, describe
 from distill.artifacts.layout import part_path
 from distill.artifacts.manifest import canonical, fingerprint
-from distill.machine.child_process import available_cores
 from distill.machine.thread_map import thread_map
 from distill.object_store.interface import ObjectStore
 from distill.units.agent_record import AgentRecord
 from distill.units.commits import Attempt, Commit, Unit, append_piece, read_file, read_piece
 from distill.units.stored_run import finished_commit
 from distill.units.stored_stage import finished_place, pull_file
-from distill.units.unit_queue import remove_all_leftovers
 from filters.apply import corpus_scheme
 from filters.run_signals.shared_keys import MOST_BUCKETS, keys_by_bucket
 from filters.signal_units import PARTITION, SignalUnits
@@ -79,10 +77,8 @@ class SignalTables:
 
     def write(self, agent: AgentRecord) -> None:
         """Let this process write files until all are committed. Raises DistillError where units are set aside."""
-        recipe = self.signals.recipe
         # Rows are sorted and compressed outside the interpreter's lock.
-        threads = recipe.filter.workers or available_cores()
-        work_together(agent, self.units, self._commit, threads=threads, retries=recipe.engine.retries)
+        work_together(agent, self.units, self._commit, self.signals.recipe)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def read_keys(self, bucket: int) -> Iterator[bytes]:
@@ -115,11 +111,6 @@ class SignalTables:
         """The number of the partition of the run of each row of the file of a range."""
         unit = self._unit(name)
         return np.frombuffer(read_file(self.store, unit, finished_commit(self.store, unit), _PARTITIONS), np.int32)
-
-    def remove_leftovers(self) -> None:
-        """Delete what killed agents have left."""
-        commits = thread_map(lambda unit: (unit, finished_commit(self.store, unit)), self.units)
-        remove_all_leftovers(self.store, dict(commits), self.work)
 
     def _unit(self, name: str) -> Unit:
         return Unit(round=0, partition=name, work=self.work)

@@ -42,7 +42,7 @@ from distill.units.commits import (
 )
 from distill.units.run_state import SIGNAL_UNITS, traces_of
 from distill.units.stored_run import collected_journals, finished_commit, generate_units, journals_of, pull_journals
-from distill.units.unit_queue import UnitQueue, remove_all_leftovers
+from distill.units.unit_queue import UnitQueue
 from filters.apply import FilterInputs, corpus_scheme
 from filters.run_signals import question_duplicates
 from filters.tables import measure
@@ -51,7 +51,7 @@ from filters.tables.journal_pieces import Maker
 from filters.tables.trace_index import PlannedTraces, partition_count, partitions_of, read_lines
 from filters.tables.unit_index import UnitIndex
 from filters.tables.workers import Workers
-from filters.unit_traces import UnitTraces, read_table
+from filters.unit_traces import UnitTraces, from_bytes, read_table, to_bytes
 
 _ROWS, _PIECES, _MAKERS, _HASHES = "signals", "pieces.json", "makers.json", "image_hashes.jsonl"
 _COPIES = "copies.jsonl.zst"
@@ -168,7 +168,7 @@ class SignalUnits:
         """Write the signals of a partition in pieces."""
         file, pieces = BytesIO(), dict[str, list[Any]]()
         for number, own in split_rows(rows, partitions_of(ids_of(rows["sample_id"]), self._piece_count)):
-            pieces[str(number)] = append_piece(file, _to_bytes(own))
+            pieces[str(number)] = append_piece(file, to_bytes(own))
         attempt.put_file(_ROWS, file.getvalue(), count=len(rows))
         attempt.put_file(_PIECES, canonical(pieces))
 
@@ -176,7 +176,7 @@ class SignalUnits:
         """The signals of a partition."""
         unit = next(unit for unit in self.units if unit.partition == partition)
         data, pieces = memoryview(self._read_file(unit, _ROWS)), orjson.loads(self._read_file(unit, _PIECES))
-        return pa.concat_tables([_from_bytes(data[start:end]) for start, end, _ in pieces.values()])
+        return pa.concat_tables([from_bytes(data[start:end]) for start, end, _ in pieces.values()])
 
     def read_range(self, number: int, ranges: int) -> pa.Table:
         """The signals of one of so many ranges of samples; the ranges are equal, and their number a power of two.
@@ -202,7 +202,7 @@ class SignalUnits:
         commit, pieces = self._known[unit]
         key, remedy = f"{unit.folder}/{commit.attempt}/{_ROWS}", f"delete {unit.commit_key}"
         named = (pieces[str(number)] for number in numbers if str(number) in pieces)
-        return [_from_bytes(read_piece(self.store, key, piece, remedy)) for piece in named]
+        return [from_bytes(read_piece(self.store, key, piece, remedy)) for piece in named]
 
     def read_hashes(self) -> bytes:
         """The hashes of the images of all questions, as lines."""
@@ -262,12 +262,6 @@ class SignalUnits:
     def _read_file(self, unit: Unit, name: str) -> bytes:
         return read_file(self.store, unit, finished_commit(self.store, unit), name)
 
-    def remove_leftovers(self) -> None:
-        """Delete what killed agents have left."""
-        commits = dict(thread_map(lambda unit: (unit, finished_commit(self.store, unit)), self.units))
-        for unit in self.units[:1]:
-            remove_all_leftovers(self.store, commits, unit.work)
-
     @property
     def _piece_count(self) -> int:
         return partition_count(self.planned, _PIECE_ROWS)
@@ -275,15 +269,3 @@ class SignalUnits:
 
 def _numbered(rows: pa.Table, number: int) -> pa.Table:
     return rows.append_column(PARTITION, pa.array(np.full(len(rows), number, np.int32)))
-
-
-def _to_bytes(rows: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_table(rows.combine_chunks())
-    return bytes(sink.getvalue())
-
-
-def _from_bytes(data: bytes | memoryview) -> pa.Table:
-    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
-        return reader.read_all()

@@ -48,6 +48,7 @@ from filters.signal_units import SignalUnits
 from filters.stored_dataset import StoredDataset
 from filters.tables.run_signal_tables import ModelSignal
 from filters.tables.unit_index import index_of_units
+from filters.unit_rounds import remove_leftovers_of
 from filters.unit_traces import UnitTraces
 
 
@@ -116,7 +117,7 @@ def filter_in_store(
         push_stage(store, "filter", folder, manifest.outputs)
         rows.remove()
         for each in (signals, tables, keys, decisions):
-            each.remove_leftovers()
+            remove_leftovers_of(store, each.units)
         return manifest
 
     with joined(store, scratch, lease_s=recipe.engine.lease_s) as agent:

@@ -86,3 +86,16 @@ class UnitTraces:
 def read_table(store: ObjectStore, unit: Unit, commit: Commit, name: str) -> pa.Table:
     """A table of a committed unit."""
     return pq.read_table(pa.BufferReader(read_file(store, unit, commit, name)))
+
+
+def to_bytes(rows: pa.Table) -> bytes:
+    """A table as a stream, which `from_bytes` reads."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(rows.combine_chunks())
+    return bytes(sink.getvalue())
+
+
+def from_bytes(data: bytes | memoryview) -> pa.Table:
+    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+        return reader.read_all()

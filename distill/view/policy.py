@@ -34,8 +34,6 @@ def policy(table: TraceTable) -> dict[str, Any]:
     Raises DataError where the run has no recipe or no decisions.
     """
     recipe = _recipe(table)
-    if not table.filtered:
-        raise DataError(f"{table.run}: not filtered yet; run `distill filter` first, then policies can be compared")
     rules = []
     for condition in check(recipe.filter, table.signal_columns):
         rule: dict[str, Any] = {"name": condition.name, "drop": condition.sql}
@@ -173,6 +171,8 @@ def _changed(recipe: Recipe, path: Path, asked: Mapping[str, Any]) -> tuple[dict
 
 
 def _recipe(table: TraceTable) -> Recipe:
+    if not table.filtered:
+        raise DataError(f"{table.run}: not filtered yet; run `distill filter` first, then policies can be compared")
     recipe = table.recipe()
     if recipe is None:
         raise DataError(f"{table.run / RECIPE}: not there, so the policy of this run is not known")

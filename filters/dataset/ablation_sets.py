@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from distill.artifacts import manifest
 from distill.artifacts.files import atomic_path, describe, locked
-from distill.artifacts.integrity import require_finished
+from distill.artifacts.integrity import changed, require_finished
 from distill.artifacts.layout import ARM_DATASETS, DECISIONS, PAIRS_TABLE, SAMPLE_PARTS
 from distill.artifacts.manifest import Manifest
 from distill.errors import DataError
@@ -87,7 +87,7 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
     fields = {"filter": filtered.fingerprint, "arm": arm}
     with locked(run):
         done = Manifest.read(folder)
-        if done is not None and done.fields == fields:
+        if done is not None and done.fields == fields and not changed(folder, done.outputs.items()):
             return folder
         temporary = folder.with_name(f".{arm}.tmp")
         shutil.rmtree(temporary, ignore_errors=True)

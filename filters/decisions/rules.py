@@ -192,6 +192,8 @@ def _expression(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> 
     if _without_locations(tree) != _without_locations(plain) or len(chosen[0]) != 1:
         raise RecipeError(f"{where}: only a condition is allowed, no other clause")
     expression: dict[str, Any] = chosen[0][0]
+    if expression.get("function_name") == "row" and not expression["arguments"]:  # `()`: no text but a comment
+        raise RecipeError(f"{where}: it is empty; {_EXAMPLE}")
     return expression
 
 

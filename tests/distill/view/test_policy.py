@@ -83,8 +83,10 @@ def test_a_policy_that_cannot_be_right_names_the_rule(visitor: Visitor, tmp_path
     told = visitor.ask("/api/policy", {"rules": [{"name": "long", "drop": "no_column > 3"}], "per_question": None})
     assert told[0] == 400 and "filter.rules.long" in told[1]["error"] and "no_column" in told[1]["error"]
     assert "a list of rules" in visitor.ask("/api/policy", {"rules": "all"})[1]["error"]
-    with pytest.raises(DataError, match="not filtered yet"):
-        policy(TraceTable(unfiltered(run, tmp_path)))
+    with closing(TraceTable(unfiltered(run, tmp_path))) as table:
+        for refused in (lambda: policy(table), lambda: write_policy(table, {"rules": []}, tmp_path / "recipe.toml")):
+            with pytest.raises(DataError, match="not filtered yet"):
+                refused()
 
 
 def test_the_policy_is_written_to_a_recipe_only_if_it_is_named_and_other_lines_stay(

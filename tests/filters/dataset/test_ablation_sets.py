@@ -10,6 +10,7 @@ import run_fixtures as fixtures
 
 from distill.errors import RecipeError, StaleError
 from filters.apply import apply
+from filters.dataset import writer
 from filters.dataset.ablation_sets import materialise
 from student.data import rows
 
@@ -117,6 +118,18 @@ def test_an_arm_is_written_once_and_again_after_another_filter(tmp_path):
     (path.parent.parent.with_name(".unfiltered.tmp")).mkdir()
     (path.parent.parent / "manifest.json").unlink()
     assert materialise(read, run, "unfiltered") == path.parent.parent and path.stat().st_mtime_ns != before
+
+
+def test_an_arm_of_which_a_file_is_gone_is_written_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "dataset_file_rows", lambda rows: 5)
+    world(tmp_path)
+    apply(recipe(tmp_path), tmp_path / "run")
+    written = materialise(recipe(tmp_path), tmp_path / "run", "random")
+    before = {path.name: path.read_bytes() for path in written.rglob("*.parquet")}
+    assert len(before) > 1
+    (tmp_path / "run/filter/arms/random/train/part-00001.parquet").unlink()
+    again = materialise(recipe(tmp_path), tmp_path / "run", "random")
+    assert {path.name: path.read_bytes() for path in again.rglob("*.parquet")} == before
 
 
 def test_an_arm_needs_a_finished_filter(tmp_path):
