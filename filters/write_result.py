@@ -17,6 +17,7 @@ from distill.artifacts import manifest
 from distill.artifacts.files import Output, describe, write_json, write_text
 from distill.artifacts.layout import ARM_DATASETS, DATASET, DECISIONS, HEALTH, REPORT
 from distill.artifacts.manifest import Manifest
+from distill.diagnosis.row_groups import as_fields
 from distill.errors import DataError
 from distill.machine.memory import give_back_memory
 from distill.recipe.recipe import Recipe
@@ -139,7 +140,7 @@ class ResultWriter:
         if not pc.any(pq.read_table(self.folder / DECISIONS, columns=["selected"])["selected"]).as_py():
             database = self._database()
             counted = funnel.measure(database)
-            found = findings.as_text(self._diagnose(database, counted))
+            found = findings.as_text(_findings(self._facts(database, counted)))
             raise DataError(f"{_nothing_kept(counted, self.recipe, self.folder)}\n{found}".rstrip())
 
     def _describe(self) -> _Described:
@@ -156,7 +157,8 @@ class ResultWriter:
         database = self._database()
         counted = funnel.measure(database)
         give_back_memory()
-        found = self._diagnose(database, counted)
+        facts = self._facts(database, counted)
+        found = _findings(facts)
         arm_rows = ablation_sets.write(database, self.folder / ARM_DATASETS, self.recipe.seed)
         give_back_memory()
         known = card_facts.facts(database)
@@ -165,13 +167,15 @@ class ResultWriter:
             self.recipe, self.rules, database, self.traces, counted, self.folder / REPORT, checking.result, found
         )
         health = checking.result()
-        write_json(self.folder / HEALTH, health.as_fields() | {"diagnosis": found})
+        write_json(
+            self.folder / HEALTH,
+            health.as_fields() | {"diagnosis": found} | as_fields(after for _, after in facts.steps),
+        )
         agreement = compare_with_judge(self.labels, _verdicts(database, self.labels))
         return _Described(counted=counted, health=health, arm_rows=arm_rows, known=known, agreement=agreement)
 
-    def _diagnose(self, database: duckdb.DuckDBPyConnection, counted: Funnel) -> list[dict[str, Any]]:
-        facts = diagnosis_facts.read_facts(self.recipe, database, self.traces, counted, self.workers)
-        return findings.chosen(diagnosis.diagnose(facts))
+    def _facts(self, database: duckdb.DuckDBPyConnection, counted: Funnel) -> diagnosis_facts.TraceFacts:
+        return diagnosis_facts.read_facts(self.recipe, database, self.traces, counted, self.workers)
 
     def _database(self) -> duckdb.DuckDBPyConnection:
         """A database of the decisions. With one process all steps share it: opening one takes 30 ms, as a tenth of a
@@ -184,6 +188,10 @@ class ResultWriter:
         if threads == 1:
             self._shared.append(database)
         return database
+
+
+def _findings(facts: diagnosis_facts.TraceFacts) -> list[dict[str, Any]]:
+    return findings.chosen(diagnosis.diagnose(facts))
 
 
 def _verdicts(database: duckdb.DuckDBPyConnection, labels: Mapping[str, TraceLabel]) -> dict[str, str]:

@@ -16,19 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pyarrow as pa
 
 from distill.artifacts.files import describe, locked, set_aside, write_bytes, write_json
 from distill.artifacts.integrity import changed
 from distill.artifacts.journal import write_jsonl
-from distill.artifacts.layout import DECISIONS, EVAL_METRICS, PREDICTIONS, REPORT, SETTINGS
+from distill.artifacts.layout import DIAGNOSIS, EVAL_METRICS, HEALTH, PREDICTIONS, REPORT, SETTINGS
 from distill.artifacts.manifest import MANIFEST, Manifest, changes, differences, fingerprint, versions
-from distill.data.arrow import read_columns
 from distill.data.images.plain_images import count_plain
 from distill.data.source_images import pictures_of, require_same_pictures
+from distill.diagnosis.row_groups import StepRows, read_rows_left
 from distill.errors import DataError, DistillError, StaleError
 from distill.recipe.recipe import Recipe
-from distill.recipe.sections.stages import TRACES, Stage
+from distill.recipe.sections.stages import Stage, lineage
 from distill.reports import findings
 from distill.types import ProgressCallback, Sample, unwatched
 from student.data import rows
@@ -228,7 +227,8 @@ def _diagnose(
             learned=lambda: _learned_rows(recipe, run, stage),
             asked=samples,
             others={name: replies[name] for name in before},
-            learned_domains=_dataset_domains(run) if stage is not None and stage.data == TRACES else frozenset(),
+            rows_left=read_rows_left(run / "filter" / HEALTH),
+            trained=_trained_rows(recipe, run, stage),
             plain_images=count_plain(images, max_pixels=recipe.data[recipe.eval.data].max_pixels),
         )
     )
@@ -242,14 +242,10 @@ def _learned_rows(recipe: Recipe, run: Path, stage: Stage | None) -> list[rows.T
         return []
 
 
-def _dataset_domains(run: Path) -> frozenset[str]:
-    """The domains of the selected traces; empty where the run has none."""
-    try:
-        decisions = read_columns(run / "filter" / DECISIONS, ["domain", "selected"])
-    except (OSError, pa.ArrowException):
-        return frozenset()
-    domains, selected = (decisions[name].to_pylist() for name in ("domain", "selected"))
-    return frozenset(domain for domain, chosen in zip(domains, selected, strict=True) if chosen)
+def _trained_rows(recipe: Recipe, run: Path, stage: Stage | None) -> list[StepRows]:
+    """The traces that a stage and those before it have trained."""
+    before = lineage(recipe.stages, stage.name) if stage is not None else ()
+    return [rows for each in before for rows in read_rows_left(run / "train" / each.name / DIAGNOSIS)]
 
 
 def _write_results(

@@ -19,6 +19,12 @@ MOST: Final = 3
 """Findings that are shown at the end of a command."""
 FEWEST: Final = 20
 """With fewer cases than this, a share says nothing."""
+_EFFECTS: Final = (
+    *("few_traces", "largest_loss", "dropped_in_common", "replies_unformed", "replies_endless", "wrong_in_common"),
+)
+"""Findings about a result, whatever brings it about: they come after others that are as sure."""
+_LOST_ROWS: Final = ("rows_lost", "test_group_untrained")
+"""Findings that name the rows of such a result: like a certain fault they explain it, and it is left out."""
 _ORDER: Final = ("certain", "likely", "possible")
 
 
@@ -43,10 +49,13 @@ class Finding:
 
 def chosen(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """The findings that are shown, as JSON: faults first, the surest first, else in their order; good news and open
-    questions only where nothing is wrong."""
+    questions only where nothing is wrong, and what is about a result only where no cause of it is named."""
     found = list(findings)
     faults = [finding for finding in found if finding.kind == "fault"]
-    ranked = sorted(faults or found, key=lambda finding: _ORDER.index(finding.certainty))
+    causes = [fault for fault in faults if fault.name not in _EFFECTS]
+    if is_explained(causes) or any(cause.name in _LOST_ROWS for cause in causes):
+        faults = causes
+    ranked = sorted(faults or found, key=lambda finding: (_ORDER.index(finding.certainty), finding.name in _EFFECTS))
     return [asdict(finding) | {"text": finding.text} for finding in ranked[:MOST]]
 
 

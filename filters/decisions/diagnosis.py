@@ -4,9 +4,10 @@ A rule gives a finding where the 95 % interval (Wilson) of its share is beyond i
 dataset have warnings of their own (filters/decisions/dataset_checks.py).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from distill.diagnosis.lost_groups import LostGroup, findings_of, lost_groups
 from distill.recipe.sections.data import ASKED
 from distill.recipe.usual_values import unusual_values
 from distill.reports import unusual_settings
@@ -14,6 +15,7 @@ from distill.reports.findings import FEWEST, Finding, is_above, is_below, is_exp
 from distill.stats.intervals import wilson
 from filters.decisions import odd_traces
 from filters.decisions.diagnosis_facts import TraceFacts
+from filters.decisions.row_steps import rule_step
 
 MANY: Final = 0.2
 """From this share of traces on, a fault of their form, or duplicates, are a finding."""
@@ -36,6 +38,7 @@ _OWN_FINDING: Final = (
 
 def diagnose(facts: TraceFacts) -> list[Finding]:
     """All findings, in the order of causes: an earlier one may explain a later one."""
+    lost = lost_groups(facts.steps)
     faults = [
         *_failed_signals(facts),
         *_outcomes(facts),
@@ -46,12 +49,12 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
         *_gold(facts),
         *_leaked(facts),
         *_duplicates(facts),
-        *_strict_rules(facts),
+        *_strict_rules(facts, {each.after.step for each in lost}),
         *_few_traces(facts),
         *_one_answer(facts),
     ]
     total, asked = facts.funnel.total, facts.funnel.total["asked"]
-    faults = [*_general(facts, faults), *faults]
+    faults = [*_general(facts, faults, lost), *faults]
     good = Finding(
         name="dataset",
         kind="good",
@@ -61,7 +64,7 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
     return faults or ([good] if total["selected"] else [])
 
 
-def _general(facts: TraceFacts, faults: Sequence[Finding]) -> Iterator[Finding]:
+def _general(facts: TraceFacts, faults: Sequence[Finding], lost: Sequence[LostGroup]) -> Iterator[Finding]:
     """What is odd about the run, whatever its fault is; what is only possible, where no certain fault explains it."""
     settings = unusual_values(facts.recipe, f"data.{ASKED}", "teachers", "generate", "filter")
     explained, is_bad = is_explained(faults), _is_bad(facts, faults)
@@ -69,6 +72,7 @@ def _general(facts: TraceFacts, faults: Sequence[Finding]) -> Iterator[Finding]:
     odd = [
         *unusual_settings.findings_of(settings, is_bad=is_bad and not explained),
         *odd_traces.odd_figures(facts.judged),
+        *(each for each in findings_of(() if explained else lost) if is_bad or each.certainty != "possible"),
         *results,
         *(_largest_loss(facts) if results else ()),
     ]
@@ -326,7 +330,8 @@ def _duplicates(facts: TraceFacts) -> Iterator[Finding]:
         )
 
 
-def _strict_rules(facts: TraceFacts) -> Iterator[Finding]:
+def _strict_rules(facts: TraceFacts, named: Collection[str]) -> Iterator[Finding]:
+    """Rules that drop correct traces; those of the `named` steps take one group of rows, which says more."""
     correct = facts.funnel.total["correct"]
     rules = {rule.name: rule.drop for rule in facts.recipe.filter.rules}
     if is_above(slips := facts.correct_alone.get("arithmetic_slip", 0), correct, LOST):
@@ -336,7 +341,12 @@ def _strict_rules(facts: TraceFacts) -> Iterator[Finding]:
             change="[[teachers]]: another model, or a prompt that asks it to check its steps (`distill view`)",
         )
     for name, count in facts.correct_alone.items():
-        if name in rules and name not in _OWN_FINDING and is_above(count, correct, LOST):
+        if (
+            rule_step(name) not in named
+            and name in rules
+            and name not in _OWN_FINDING
+            and is_above(count, correct, LOST)
+        ):
             yield Finding(
                 name="rule_drops",
                 problem=f"The rule {name} alone drops {share(count, correct)} correct traces",

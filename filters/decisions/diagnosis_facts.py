@@ -13,6 +13,7 @@ from distill.reports import gold_faults
 from distill.types import Sample
 from filters.decisions.funnel import Funnel
 from filters.decisions.odd_traces import JudgedTrace, judged_traces
+from filters.decisions.row_steps import Steps, planned_samples, steps_of
 from filters.tables.trace_index import PlannedTraces
 from filters.tables.workers import SERIAL, Workers
 
@@ -66,6 +67,8 @@ class TraceFacts:
     """Teacher to its traces that are, word for word, an earlier one of their question."""
     judged: Sequence[JudgedTrace] = ()
     """Some traces with their questions."""
+    steps: Steps = ()
+    """The rows before and after each step, by group."""
     answers: tuple[str, int, int]
     """The most frequent answer of the dataset, how many of its traces gave it, the size of the dataset."""
 
@@ -90,6 +93,7 @@ def read_facts(
         """SELECT reasons[1].rule, count(*) FROM decisions JOIN local USING (id)
         WHERE len(reasons) = 1 AND NOT kept AND answer_verdict = 'correct' GROUP BY 1"""
     ).fetchall()
+    judged = judged_traces(database, traces)
     ((types, told),) = workers.map(gold_faults.find, [_first_samples(database, traces)])
     return TraceFacts(
         recipe=recipe,
@@ -109,7 +113,8 @@ def read_facts(
         leaked_from=tuple(name for (name,) in leaked_from),
         outcomes={teacher: (outcome, n) for teacher, outcome, n in database.execute(_OUTCOMES).fetchall()},
         copies=dict(database.execute(_COPIES).fetchall()),
-        judged=judged_traces(database, traces),
+        judged=judged,
+        steps=steps_of(recipe, planned_samples(database), judged),
         answers=answer[0] if answer else ("", 0, 0),
     )
 

@@ -10,13 +10,14 @@ import duckdb
 from distill.diagnosis import odd_rows, usual_figures
 from distill.diagnosis.answer_relations import Pair
 from distill.diagnosis.row_features import Features, form, of_question
+from distill.diagnosis.row_groups import MOST_ROWS
 from distill.diagnosis.usual_figures import TextRow
 from distill.recipe.sections.data import ASKED
 from distill.reports.findings import FEWEST, Finding, is_above, share
 from distill.types import Sample, Trace
 from filters.tables.trace_index import PlannedTraces
 
-LOOKED_AT: Final = 1000
+LOOKED_AT: Final = MOST_ROWS
 _FEW_TEXTS: Final = 0.03
 _UNSEEN: Final = 0.5
 
@@ -27,19 +28,32 @@ class JudgedTrace:
     trace: Trace
     verdict: str | None
     is_kept: bool
+    is_selected: bool = True
+    rules: tuple[str, ...] = ()
+    """The rules that drop it."""
 
 
 def judged_traces(database: duckdb.DuckDBPyConnection, traces: PlannedTraces) -> list[JudgedTrace]:
     """The first traces by id: ids are hashes, so this is a random sample."""
-    rows = database.execute(
-        "SELECT id, answer_verdict, kept FROM local JOIN decisions USING (id) ORDER BY id LIMIT ?", [LOOKED_AT]
-    ).fetchall()
-    written = list(traces.traces([name for name, _, _ in rows]))
+    rows = database.execute(_JUDGED, [LOOKED_AT]).fetchall()
+    written = list(traces.traces([row[0] for row in rows]))
     samples = traces.samples_of(trace.sample_id for trace in written)
     return [
-        JudgedTrace(sample=samples[trace.sample_id], trace=trace, verdict=verdict, is_kept=kept)
-        for trace, (_, verdict, kept) in zip(written, rows, strict=True)
+        JudgedTrace(
+            sample=samples[trace.sample_id],
+            trace=trace,
+            verdict=verdict,
+            is_kept=kept,
+            is_selected=selected,
+            rules=tuple(rules or ()),
+        )
+        for trace, (_, verdict, kept, selected, rules) in zip(written, rows, strict=True)
     ]
+
+
+_JUDGED: Final = """
+    SELECT id, answer_verdict, kept, selected, list_transform(reasons, lambda reason: reason.rule)
+    FROM local JOIN decisions USING (id) ORDER BY id LIMIT ?"""
 
 
 def odd_figures(judged: Sequence[JudgedTrace]) -> Iterator[Finding]:

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from distill.data.images import plain_images
 from distill.diagnosis import usual_figures
+from distill.diagnosis.row_groups import StepRows
 from distill.recipe.recipe import Recipe
-from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import Stage, learns_rationales, lineage
 from distill.recipe.usual_values import UnusualValue, unusual_values
 from distill.reports import unusual_settings
@@ -21,7 +21,8 @@ from distill.reports.findings import FEWEST, Finding, is_above, is_explained, sh
 from distill.reports.gold_faults import wrongly_typed
 from distill.types import Sample
 from student.data.rows import TrainingRow
-from student.evaluation import odd_replies
+from student.evaluation import odd_replies, untrained_groups
+from student.evaluation.untrained_groups import RunRows
 from student.inference.reply_metrics import Prediction
 
 MANY: Final = 0.1
@@ -55,8 +56,10 @@ class StudentFacts:
     replies: Sequence[Prediction]
     learned_tokens: float | None
     """Mean tokens of a response that the student's last stage learned; None where no stage made it."""
-    learned_domains: frozenset[str] = frozenset()
-    """Domains of the traces that this stage learned from; empty where they are not known."""
+    rows_left: Sequence[StepRows] = ()
+    """The rows that are left after each step of the filter."""
+    trained: Sequence[StepRows] = ()
+    """The traces that the student's stages have trained; empty where they are not known."""
     learned: Callable[[], Sequence[TrainingRow]] = lambda: ()
     """Reads some of the rows that this stage learned from."""
     asked: Sequence[Sample] = ()
@@ -69,7 +72,7 @@ class StudentFacts:
 
 def diagnose(facts: StudentFacts) -> list[Finding]:
     """Everything that is to be said about one student, causes before what they bring about."""
-    of_data = [*_settings(facts), *_images(facts), *_judging(facts), *_domains(facts), *_forgotten(facts)]
+    of_data = [*_settings(facts), *_images(facts), *_judging(facts), *_untrained(facts), *_forgotten(facts)]
     sight = [] if of_data else _sight(facts)
     faults = [*of_data, *_form(facts), *_collapse(facts), *sight, *_length(facts)] or [*_worse(facts)]
     return [*_general(facts, faults), *faults] or [_verdict(facts)]
@@ -157,22 +160,6 @@ def _images(facts: StudentFacts) -> Iterator[Finding]:
         )
 
 
-def _domains(facts: StudentFacts) -> Iterator[Finding]:
-    """Domains of the questions of which the student learned nothing."""
-    asked = Counter(reply["domain"] for reply in facts.replies)
-    if not facts.learned_domains & asked.keys():
-        return
-    for domain in sorted(asked.keys() - facts.learned_domains):
-        right = sum(reply["domain"] == domain and reply["verdict"] == "correct" for reply in facts.replies)
-        if asked[domain] >= FEWEST:
-            yield Finding(
-                name="domain_unlearned",
-                problem=f"The dataset has no trace of the domain {domain!r}, but the test has "
-                f"{share(asked[domain], len(facts.replies))}; {facts.arm} is right in {share(right, asked[domain])}",
-                change=f"data.{ASKED}: add questions of this domain, or test without them",
-            )
-
-
 def _judging(facts: StudentFacts) -> Iterator[Finding]:
     """Gold answers of another type than their rows state; replies that equal the gold answer but are refused."""
     golds = ((reply["gold"][0], reply["answer_type"]) for reply in facts.replies if reply["gold"])
@@ -204,6 +191,13 @@ def _judging(facts: StudentFacts) -> Iterator[Finding]:
             change=f"data.{facts.recipe.eval.data}: gold answers as short as the student's, or their answer_type",
             certainty="likely",
         )
+
+
+def _untrained(facts: StudentFacts) -> Iterator[Finding]:
+    """Groups of questions of which the student has trained nothing."""
+    if facts.trained:
+        rows = RunRows.of(facts.rows_left, facts.trained)
+        yield from untrained_groups.find(facts.arm, facts.replies, facts.asked, rows, is_bad=_is_bad(facts))
 
 
 def _form(facts: StudentFacts) -> Iterator[Finding]:

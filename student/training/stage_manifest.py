@@ -10,9 +10,11 @@ from distill.artifacts.files import describe, write_json
 from distill.artifacts.layout import ADAPTER, COVERAGE, DIAGNOSIS, METRICS, MODEL, PARTS, WEIGHTS
 from distill.artifacts.manifest import Manifest, canonical, fingerprint, versions
 from distill.data.source_images import pictures_of
+from distill.diagnosis.row_groups import as_fields
 from distill.reports import findings
 from student.data import rows
 from student.training import diagnosis
+from student.training.trained_rows import read_trained_rows
 
 if TYPE_CHECKING:
     from student.training.stage_run import StageRun
@@ -27,7 +29,8 @@ def write_manifest(work: "StageRun") -> Manifest:
     folder, frozen = work.folder, freeze_checks.by_role(work.frozen, work.parts)
     counts = _counts(work)
     facts = diagnosis.read_facts(work.recipe, work.stage, folder, counts)
-    write_json(folder / DIAGNOSIS, {"diagnosis": findings.chosen(diagnosis.diagnose(facts))})
+    found = findings.chosen(diagnosis.diagnose(facts))
+    write_json(folder / DIAGNOSIS, {"diagnosis": found} | as_fields(read_trained_rows(work)))
     return Manifest(
         stage=f"train {work.stage.name}",
         fingerprint=fingerprint(work.fields),

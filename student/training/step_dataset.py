@@ -5,7 +5,7 @@ alone. Does not decide what a step holds (student/data/batch_plan.py).
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -160,7 +160,7 @@ class StepDataset(Dataset[dict[str, Any]]):
 
     def _made(self, step: int) -> dict[str, Any]:
         planned, parts = self.plan[step], self.parts
-        rows = self._rows_of([group for process in planned for micro_batch in process for group in micro_batch])
+        rows = self.rows_of([step])
         learned = (example for row in rows if not (example := self._examples.rows[row]).row.rejected)
         weights = StepWeights(learned, self._loss, step / max(1, len(self.plan) - 1))
         # A step of fewer rows than processes leaves some without one; they repeat a row that counts nothing.
@@ -170,6 +170,11 @@ class StepDataset(Dataset[dict[str, Any]]):
         micro_batches = [self._micro_batch(chosen or spare, weights if chosen else None, pairs) for chosen in own]
         facts = self._facts(rows, own, micro_batches)
         return {MICRO_BATCHES: micro_batches, FACTS: facts, STEP: step, PARTS: parts}
+
+    def rows_of(self, steps: Iterable[int]) -> list[int]:
+        """The rows of these steps, in order."""
+        planned = (micro_batch for step in steps for process in self.plan[step] for micro_batch in process)
+        return [row for micro_batch in planned for row in self._rows_of(micro_batch)]
 
     def _rows_of(self, groups: MicroBatch) -> list[int]:
         """The rows of what the plan counts: single rows, or pairs of them."""

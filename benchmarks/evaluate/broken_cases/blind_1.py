@@ -211,7 +211,7 @@ CASES: Final[dict[str, Case]] = {
             "which the student answers badly: add questions of that domain to data.questions, or test"
             " without them."
         ),
-        names=("domain_unlearned",),
+        names=("test_group_untrained",),
         questions=_no_digits,
     ),
     "rows_too_long": Case(

@@ -262,7 +262,7 @@ CASES: Final = {
         questions=_as_index_of_choice,
     ),
     "tables_joined_one_row_late": Case(
-        names=("rule_drops_a_domain",),
+        names=("rows_lost",),
         cause="The tables in meta.bars belong to the next chart, so the rule misread (unsupported_values) drops "
         "nearly all traces of charts although their answers are right: correct the join, or drop the rule.",
         questions=_tables_of_the_next_chart,
@@ -338,7 +338,7 @@ CASES: Final = {
         set={"eval.arms.distilled": "instruct"},
     ),
     "one_teacher_in_the_stage": Case(
-        names=("traces_left_out",),
+        names=("rows_lost", "test_group_untrained"),
         cause="stages.reason.teachers names only structured, so the traces of analyst and reader (charts, digits)"
         " are not trained on: name all three or leave the key out.",
         set={STAGE + "teachers.structured": 1.0},

@@ -3,13 +3,15 @@
 from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import pytest
 import run_fixtures
-from diagnosed_runs import Asked, diagnosed
+from diagnosed_runs import SETTINGS, Asked, diagnosed
 from run_fixtures import sample
 
 from distill.data.sample_files import write_samples
 from distill.types import ImageRef, Sample, Trace
+from filters.apply import apply
 from filters.decisions.diagnosis_facts import _REPEATED
 from filters.tables.signal_database import Tables, connect
 
@@ -111,3 +113,34 @@ def test_a_question_about_other_images_or_options_is_no_repetition(tmp_path: Pat
         write_samples(tmp_path / "samples.parquet", [*samples, *again])
         database = connect(Tables(signals=()), more={"samples": tmp_path / "samples.parquet"})
         assert database.execute(_REPEATED).fetchall() == [(count,)]
+
+
+def test_a_rule_that_takes_a_whole_domain_is_named_and_more_traces_are_not_asked_for(tmp_path: Path) -> None:
+    def half_are_charts(asked: list[Sample]) -> list[Sample]:
+        return [replace(one, domain="charts" if n % 2 else "scenes") for n, one in enumerate(asked)]
+
+    rule = '[[filter.rules]]\nname = "strict"\ndrop = "{}"\n'
+    found = diagnosed(tmp_path / "rule", more=rule.format("domain = 'charts'"), asked=half_are_charts)
+    assert [finding["name"] for finding in found] == ["rows_lost"]
+    assert "the domain 'charts' (teacher 'brief') are lost by the rule strict" in found[0]["problem"]
+    assert found[0]["change"].startswith('filter.rules, name = "strict"')
+    left = orjson.loads((tmp_path / "rule/run/filter/health.json").read_bytes())["rows_left"]
+    counts = {step["step"]: step["groups"]["domain"] for step in left}
+    assert counts["generate"] == {"charts": 30, "scenes": 30} and counts["the rule strict"] == {"scenes": 60}
+    (good,) = diagnosed(tmp_path / "none", more=rule.format("domain = 'digits'"), asked=half_are_charts)
+    assert good["name"] == "dataset"
+
+
+def test_questions_of_one_domain_that_have_no_trace_are_named(tmp_path: Path) -> None:
+    asked = [
+        sample(f"How many dots has number {n}?", str(n % 7), domain=("charts", "scenes")[n % 2]) for n in range(60)
+    ]
+    traces = [
+        run_fixtures.trace(one, one.answers[0], f"Row {n} shows them all.", teacher="brief")
+        for n, one in enumerate(asked)
+        if one.domain == "scenes"
+    ]
+    run_fixtures.generate_folder(tmp_path / "run", asked, traces)
+    apply(run_fixtures.recipe(tmp_path, SETTINGS), tmp_path / "run")
+    (finding,) = orjson.loads((tmp_path / "run/filter/health.json").read_bytes())["diagnosis"]
+    assert finding["name"] == "rows_lost" and "the domain 'charts' are lost by generate" in finding["problem"]

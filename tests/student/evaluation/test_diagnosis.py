@@ -277,18 +277,6 @@ def test_test_images_of_one_colour_are_found_before_what_they_bring_about(tmp_pa
     assert found.name == "student"
 
 
-def test_a_domain_of_the_questions_that_no_trace_has_is_named(tmp_path: Path) -> None:
-    said = replies(domain=lambda n: "digits" if n % 2 else "scenes")
-    (found,) = found_of_student(tmp_path, said, seen={"learned_domains": frozenset({"scenes"})})
-    assert found.name == "domain_unlearned"
-    assert (
-        "domain 'digits', but the test has 50 % (30 of 60); distilled is right in 100 % (30 of 30)" in found.problem
-    )
-    for known in (frozenset({"scenes", "digits"}), frozenset({"named otherwise"}), frozenset()):
-        (found,) = found_of_student(tmp_path, said, seen={"learned_domains": known})
-        assert found.name == "student"
-
-
 def test_a_student_that_images_do_not_help_is_blind(tmp_path: Path) -> None:
     def unseen(low: float, high: float) -> dict[str, Any]:
         return {"n": 60, "accuracy": 0.74, "gain": {"delta": (low + high) / 2, "ci95": [low, high]}}
@@ -379,3 +367,15 @@ def test_three_findings_are_shown_the_surest_first_and_good_news_only_alone(tmp_
     (folder / "diagnosis.json").write_bytes(orjson.dumps({"diagnosis": chosen(faults)}))
     assert [each["stage"] for each in read_findings(tmp_path)] == ["train reason"] * 3
     assert evaluation(tmp_path) == "" and training(tmp_path) == ""
+
+
+def test_what_is_about_a_result_comes_last_and_is_left_out_where_its_rows_are_named() -> None:
+    few, odd = (Finding(name=name, problem="p", certainty="likely") for name in ("few_traces", "answer_relation"))
+    assert [each["name"] for each in chosen([few, odd])] == ["answer_relation", "few_traces"]
+    for cause in (
+        Finding(name="rows_lost", problem="p", certainty="likely"),
+        Finding(name="traces_cut", problem="p"),
+    ):
+        assert [each["name"] for each in chosen([few, cause])] == [cause.name]
+    possible = Finding(name="gold_unrelated", problem="p", certainty="possible")
+    assert [each["name"] for each in chosen([possible, few])] == ["few_traces", "gold_unrelated"]
