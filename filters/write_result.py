@@ -13,7 +13,6 @@ import duckdb
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from distill.artifacts import manifest
 from distill.artifacts.files import Output, describe, write_json, write_text
 from distill.artifacts.layout import ARM_DATASETS, DATASET, DECISIONS, HEALTH, REPORT
 from distill.artifacts.manifest import Manifest
@@ -24,7 +23,7 @@ from distill.recipe.recipe import Recipe
 from distill.reports import findings
 from distill.trace_records.human_labels import TraceLabel, compare_with_judge
 from filters.dataset import ablation_sets, card_facts, exports, writer
-from filters.dataset.card import render_card
+from filters.dataset.card import Described, render_card
 from filters.decisions import dataset_checks, decide, diagnosis, diagnosis_facts, funnel
 from filters.decisions.funnel import Funnel
 from filters.decisions.rules import UNREADABLE_IMAGE, Condition
@@ -33,17 +32,6 @@ from filters.tables.trace_index import PlannedTraces
 from filters.tables.workers import Workers
 
 _TEMPORARY = ".dataset.tmp"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Described:
-    """What is known of the decisions besides the dataset that they make."""
-
-    counted: Funnel
-    health: dataset_checks.Health
-    arm_rows: dict[Path, int]
-    known: card_facts.CardFacts
-    agreement: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +74,13 @@ class ResultWriter:
                     unreadable=dict(unreadable),
                 )
             )
-            described = self._describe()
+            described, health, arm_rows = self._describe()
             written = writing.result()
             if not written.unreadable:
                 break
             unreadable |= written.unreadable
-        parts, counted = written.files, described.counted
-        card = render_card(
-            self.recipe,
-            counted,
-            described.known,
-            makers=self.traces.makers,
-            rows=written.rows,
-            generated=Manifest.read(folder.parent / "generate"),
-            health=described.health,
-            digest=manifest.fingerprint({name: part.sha256 for name, part in parts.items()}),
-            agreement=described.agreement,
-        )
+        generated = Manifest.read(folder.parent / "generate")
+        card = render_card(self.recipe, described, written.files, self.traces.makers, generated)
         write_text(temporary / "README.md", card)
         writer.replace(temporary, folder / DATASET)
         tables = {path: pq.read_metadata(path).num_rows for path in self.tables.files() if path not in self.known}
@@ -112,12 +90,12 @@ class ResultWriter:
             REPORT: None,
             HEALTH: None,
             **exports.write_stage_exports(self.recipe, folder),
-            **{path.relative_to(folder).as_posix(): rows for path, rows in (described.arm_rows | tables).items()},
+            **{path.relative_to(folder).as_posix(): rows for path, rows in (arm_rows | tables).items()},
         }
         outputs = {name: describe(folder / name, count) for name, count in files.items()}
         outputs |= {path.relative_to(folder).as_posix(): output for path, output in self.known.items()}
-        outputs |= {f"dataset/{name}": part for name, part in parts.items()}
-        counts = _counts(counted, self.traces, self.recipe) | described.health.counts()
+        outputs |= {f"dataset/{name}": part for name, part in written.files.items()}
+        counts = _counts(described.funnel, self.traces, self.recipe) | health.counts()
         return counts, dict(sorted(outputs.items()))
 
     def _decide(self, unreadable: Mapping[str, str]) -> None:
@@ -143,7 +121,7 @@ class ResultWriter:
             found = findings.as_text(_findings(self._facts(database, counted)))
             raise DataError(f"{_nothing_kept(counted, self.recipe, self.folder)}\n{found}".rstrip())
 
-    def _describe(self) -> _Described:
+    def _describe(self) -> tuple[Described, dataset_checks.Health, dict[Path, int]]:
         """Count the decisions, and write arms, checks and the report of them, while processes write the dataset.
 
         Each step reads the signals with a peak of its own: what it freed goes back before the next one begins.
@@ -163,16 +141,16 @@ class ResultWriter:
         give_back_memory()
         known = card_facts.facts(database)
         give_back_memory()
-        page.write(
-            self.recipe, self.rules, database, self.traces, counted, self.folder / REPORT, checking.result, found
-        )
+        decided = page.Decided(self.recipe, self.rules, database, self.traces, counted)
+        page.write(decided, self.folder / REPORT, checking.result, found)
         health = checking.result()
         write_json(
             self.folder / HEALTH,
             health.as_fields() | {"diagnosis": found} | as_fields(after for _, after in facts.steps),
         )
         agreement = compare_with_judge(self.labels, _verdicts(database, self.labels))
-        return _Described(counted=counted, health=health, arm_rows=arm_rows, known=known, agreement=agreement)
+        described = Described(funnel=counted, known=known, health=health, agreement=agreement)
+        return described, health, arm_rows
 
     def _facts(self, database: duckdb.DuckDBPyConnection, counted: Funnel) -> diagnosis_facts.TraceFacts:
         return diagnosis_facts.read_facts(self.recipe, database, self.traces, counted, self.workers)

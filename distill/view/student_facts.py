@@ -160,7 +160,7 @@ class Students:
                         {key: line[key] for key in ("sample_id", "question", "gold", "domain")} | {"replies": {}},
                     )
                     question["replies"][line["arm"]] = {key: line.get(key) for key in _SHOWN}
-                self._questions, self._stamp = list(questions.values()), stamp
+                self._questions, self._stamp, self._images = list(questions.values()), stamp, None
             return self._questions
 
 

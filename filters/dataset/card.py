@@ -6,10 +6,11 @@ decisions (filters/dataset/card_facts.py), and the card says what was not measur
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from distill.artifacts import manifest
+from distill.artifacts.files import Output
 from distill.artifacts.manifest import Manifest
 from distill.rationale import CLOSE, OPEN
 from distill.recipe.recipe import Recipe
@@ -39,23 +40,27 @@ _MATCHES = {
 _SIZES = (("n<1K", 10**3), ("1K<n<10K", 10**4), ("10K<n<100K", 10**5), ("100K<n<1M", 10**6), ("1M<n<10M", 10**7))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """What is known of the decisions besides the dataset that they make."""
+
+    funnel: Funnel
+    known: CardFacts
+    health: Health | None = None
+    agreement: Mapping[str, Any] | None = None
+    """People's labels against the judge."""
+
+
 def render_card(
     recipe: Recipe,
-    funnel: Funnel,
-    known: CardFacts,
-    *,
+    described: Described,
+    files: Mapping[str, Output],
     makers: Counter[Maker],
-    rows: int,
     generated: Manifest | None = None,
-    health: Health | None = None,
-    digest: str = "",
-    agreement: Mapping[str, Any] | None = None,
 ) -> str:
-    """README.md of the dataset with `rows` examples.
-
-    `digest` is one of the content of the dataset's files. `agreement`: people's labels against the judge.
-    """
-    settings = recipe.filter.card
+    """README.md of the dataset with these files."""
+    settings, funnel, known, agreement = recipe.filter.card, described.funnel, described.known, described.agreement
+    rows = sum(file.count or 0 for file in files.values())
     default = (recipe.eval.data,) if recipe.eval.data in recipe.data else ()
     named = recipe.filter.contamination.sources
     test_sets = default if named is None else named
@@ -64,7 +69,7 @@ def render_card(
         environment("filters.dataset")
         .get_template("dataset_card.md")
         .render(
-            header=_header(recipe, rows, digest),
+            header=_header(recipe, rows, manifest.fingerprint({name: file.sha256 for name, file in files.items()})),
             listed=_listed,
             rate=_rate,
             recipe=recipe,
@@ -73,7 +78,7 @@ def render_card(
             think=(OPEN, CLOSE),
             funnel=funnel,
             known=known,
-            health=health,
+            health=described.health,
             agreement=agreement if agreement and agreement["labels"] else None,
             steps=STEPS,
             states=STATES,

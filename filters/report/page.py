@@ -6,7 +6,7 @@ decision is made here.
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 
@@ -26,17 +26,21 @@ _FIRST = "id IN (SELECT min(id) FROM page GROUP BY sample_id)"
 """One trace of each question."""
 
 
+class Decided(NamedTuple):
+    """What a page is about; the database has `signals` and `decisions`."""
+
+    recipe: Recipe
+    rules: list[Condition]
+    database: duckdb.DuckDBPyConnection
+    traces: PlannedTraces
+    funnel: Funnel
+
+
 def write(
-    recipe: Recipe,
-    rules: list[Condition],
-    database: duckdb.DuckDBPyConnection,
-    index: PlannedTraces,
-    funnel: Funnel,
-    path: Path,
-    health: Callable[[], Health],
-    findings: Sequence[Mapping[str, Any]] = (),
+    decided: Decided, path: Path, health: Callable[[], Health], findings: Sequence[Mapping[str, Any]] = ()
 ) -> None:
-    """Write the page of a database with `signals` and `decisions`. The template calls `health`, which may wait."""
+    """Write the page. The template calls `health`, which may wait."""
+    recipe, rules, database, index, funnel = decided
     facts = table.gather(database, registry.schemas(recipe))
     select = recipe.filter.select
     unit = _unit(facts)

@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+from run_fixtures import picture
+
 from distill.artifacts.journal import write_jsonl
 from distill.artifacts.layout import PREDICTIONS, RECIPE
+from distill.data import reader
+from distill.recipe.loading import load
 from distill.view.student_facts import ReplyQuery, Students
 
 
@@ -16,3 +20,16 @@ def test_replies_are_shown_without_images_where_their_source_is_gone(tmp_path: P
     for _ in range(2):
         found = students.questions(ReplyQuery(right="a"))
         assert found["total"] == 1 and found["rows"][0]["images"] == 0
+
+
+def test_images_are_those_of_the_evaluation_that_was_made_last(tmp_path: Path) -> None:
+    students = Students(tmp_path)
+    for number, name in enumerate(("first", "second")):
+        row = {"image": picture(tmp_path, number).path, "question": f"How many, {name}?", "answer": "1"}
+        write_jsonl(tmp_path / f"{name}.jsonl", [row])
+        settings = f'[data.{name}]\nsource = "{name}.jsonl"\n[eval]\ndata = "{name}"\n'
+        (tmp_path / RECIPE).write_text(settings, encoding="utf-8")
+        (asked,) = reader.samples(load(tmp_path / RECIPE), name)
+        line = {"sample_id": asked.id, "question": asked.question, "gold": ["1"], "domain": "", "arm": "a"}
+        write_jsonl(tmp_path / "eval" / PREDICTIONS, [line | {"verdict": "correct"}])
+        assert [row["images"] for row in students.questions(ReplyQuery())["rows"]] == [1]

@@ -10,10 +10,11 @@ import pytest
 import yaml
 from run_fixtures import generate_folder, recipe, sample, small_world, trace
 
+from distill.artifacts.files import Output
 from distill.artifacts.manifest import Manifest
 from distill.errors import RecipeError
 from filters.apply import apply
-from filters.dataset.card import _selection, render_card
+from filters.dataset.card import Described, _selection, render_card
 from filters.dataset.card_facts import facts
 from filters.decisions.funnel import STEPS
 from filters.decisions.funnel import measure as measure_funnel
@@ -216,7 +217,8 @@ def written(chosen, rows):
     database = tables_of(rows)
     maker = Maker(teacher="brief", model="m", revision="r", engine="e")
     makers = Counter({maker: len(rows)})
-    return render_card(chosen, measure_funnel(database), facts(database), makers=makers, rows=len(rows))
+    described = Described(funnel=measure_funnel(database), known=facts(database))
+    return render_card(chosen, described, {"train": Output(sha256="", bytes=0, count=len(rows))}, makers)
 
 
 def test_the_card_counts_contaminated_questions_by_test_set_and_kind(tmp_path):
