@@ -78,11 +78,7 @@ def train(
                 _set_aside(recipe, run, stage)
             training = _Training(recipe, run, fields, before, beside, on_progress)
             manifests, seconds = training.stages(stage, jobs)
-            if stage is None:
-                manifest = _write_summary(run, fields, manifests, seconds)
-            else:
-                _forget_summary(run, fields)
-                manifest = manifests[stage]
+            manifest = _write_summary(run, fields, manifests, seconds) if stage is None else manifests[stage]
         processes.share(manifest)
         return manifest
 
@@ -180,6 +176,8 @@ class _Training:
             start = self._start(stage)
             if start is not None and start not in waiting_for:
                 saved_model.require_saved(self.run, start, digests=True)
+        if unfinished:  # until all are, there is no manifest of all stages
+            (self.run / "train" / MANIFEST).unlink(missing_ok=True)
         seconds, begun = sum(each.seconds for each in manifests.values()), time.perf_counter()
         seconds += sum(_seconds_before(self.run / "train" / stage.name / CHECKPOINTS) for stage in unfinished)
         if jobs == 1 or len(unfinished) < 2:
@@ -297,28 +295,11 @@ def _set_aside(recipe: Recipe, run: Path, stage: str | None) -> None:
             folder.rename(previous)
 
 
-def _forget_summary(run: Path, fields: Mapping[str, Mapping[str, Any]]) -> None:
-    """Remove the manifest of all stages when one of the stages no longer matches it."""
-    folder = run / "train"
-    summary = Manifest.read(folder)
-    if summary is None:
-        return
-    changed = any(summary.fields.get(key) != value for key, value in _summary_fields(fields).items())
-    if changed or any(
-        not (folder / path).is_file() or describe(folder / path) != output for path, output in summary.outputs.items()
-    ):
-        (folder / MANIFEST).unlink()
-
-
-def _summary_fields(fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    return {f"stages.{name}": fingerprint(settings) for name, settings in fields.items()}
-
-
 def _write_summary(
     run: Path, fields: Mapping[str, Mapping[str, Any]], manifests: Mapping[str, Manifest], seconds: float
 ) -> Manifest:
     shutil.rmtree(run / "train" / CACHE, ignore_errors=True)
-    settings = _summary_fields(fields)
+    settings = {f"stages.{name}": fingerprint(of_stage) for name, of_stage in fields.items()}
     outputs = {f"{name}/{MANIFEST}": describe(run / "train" / name / MANIFEST) for name in manifests}
     before = Manifest.read(run / "train")
     if before is not None and before.fingerprint == fingerprint(settings) and before.outputs == outputs:

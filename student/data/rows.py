@@ -91,6 +91,12 @@ def sources_of(stage: Stage) -> list[str]:
     return [*(() if is_traces(stage) else (stage.data,)), *stage.replay]
 
 
+def has_rationales(recipe: Recipe, stage: Stage) -> bool:
+    """Whether a stage learns rationales: of this run's traces, or of a source that holds those of another run."""
+    held = any(recipe.data[name].format == TRACES for name in sources_of(stage))
+    return stage.target == "rationale" and (held or is_traces(stage))
+
+
 def max_pixels(recipe: Recipe, stage: Stage) -> int:
     """The pixel limit of a stage's images; traces hold images of any source, so the largest limit applies."""
     names = recipe.data if is_traces(stage) else sources_of(stage)

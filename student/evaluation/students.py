@@ -23,7 +23,7 @@ from distill.machine import hub
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.eval import BASE, AnyStudent
-from distill.recipe.sections.stages import is_traces
+from student.data import rows
 from student.train import student_fields
 from student.training.checkpoints.saved_model import require_saved
 
@@ -86,7 +86,7 @@ def arms_of(recipe: Recipe) -> dict[str, str]:
 
     def taught(arm: str) -> bool:
         stage = by_name.get(arms[arm])
-        return stage is not None and is_traces(stage) and stage.target == "rationale"
+        return stage is not None and rows.has_rationales(recipe, stage)
 
     ordered = (
         {arm: arms[arm] for arm in arms if not taught(arm)} | others | {arm: arms[arm] for arm in arms if taught(arm)}

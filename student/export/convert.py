@@ -26,7 +26,7 @@ from distill.artifacts.manifest import Manifest
 from distill.errors import DataError, ModelError, StaleError
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
-from distill.recipe.sections.stages import is_traces
+from student.data import rows
 from student.export.model_card import write_model_card
 from student.models import siq_vl
 from student.training.checkpoints.checkpoint_files import give_usual_modes, refused_writes
@@ -90,7 +90,7 @@ def choose_stage(recipe: Recipe, run: Path, stage_name: str | None = None) -> st
     if stage_name is not None and stage_name not in {stage.name for stage in recipe.stages}:
         known = ", ".join(stage.name for stage in recipe.stages)
         raise DataError(f"{run}: no stage {stage_name!r}; the recipe has {known}")
-    taught = [stage.name for stage in done if is_traces(stage) and stage.target == "rationale"]
+    taught = [stage.name for stage in done if rows.has_rationales(recipe, stage)]
     result = [stage.name for stage in done if stage_name in (None, stage.name)]
     if not result:
         subject = "no stage is" if stage_name is None else f"stage {stage_name} is not"

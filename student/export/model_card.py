@@ -25,7 +25,7 @@ from distill.reports import metric_table
 from distill.reports.markdown import environment
 from distill.reports.metric_table import interval, probability
 from distill.reports.plots import percent
-from student.data.rows import data_folder
+from student.data.rows import data_folder, has_rationales
 from student.inference.reply_metrics import columns, shown_metrics
 
 CARD = "README.md"
@@ -70,7 +70,7 @@ def write_model_card(
             stages=[_stage_row(run, each) for each in stages],
             teachers=_teachers(recipe, run, stages) if from_traces else [],
             hinted=from_traces and any(teacher.hinted for teacher in recipe.teachers),
-            reasons=any(is_traces(each) and each.target == "rationale" for each in stages),
+            reasons=any(has_rationales(recipe, each) for each in stages),
             think=recipe.filter.rationale == "think",
             arguments=shell_options(arguments),
             remote_code="trust-remote-code" in arguments,

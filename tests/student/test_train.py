@@ -259,6 +259,13 @@ def test_fresh_redoes_one_stage_and_what_starts_from_it_and_keeps_the_last_resul
     assert Manifest.read(place / "run" / "train") is None
     assert Manifest.read(place / "run" / "train.previous" / "reason").fields["stage.learning_rate"] == 5e-3
     assert train(changed, place / "run").counts["stages"] == 3
+
+    def stop(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(changed, place / "run", stage="reason", fresh=True, on_progress=stop)
+    assert Manifest.read(place / "run" / "train") is None, "training is unfinished again"
     train(changed, place / "run", stage="align", fresh=True)
     assert sorted(path.name for path in (place / "run" / "train").iterdir()) == ["align"]
 

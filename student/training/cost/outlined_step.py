@@ -78,7 +78,7 @@ def outlined(
     for module, way in replaced:
         module.forward = functools.partial(way, module)  # type: ignore[method-assign]
     with warnings.catch_warnings():
-        # The names that transformers gives up in version 6; those that replace them are not in 5.16.
+        # The names that transformers gives up in version 6; those that replace them are not in 5.21.
         warnings.simplefilter("ignore", FutureWarning)
         if checkpointing:
             plain.gradient_checkpointing_enable({"use_reentrant": False})

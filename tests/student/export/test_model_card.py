@@ -15,6 +15,8 @@ import yaml
 
 from distill.artifacts.manifest import Manifest
 from distill.recipe.loading import load
+from student.evaluation.students import arms_of
+from student.export.convert import choose_stage
 from student.export.model_card import write_model_card
 
 RECIPE = """
@@ -181,3 +183,14 @@ def test_the_card_of_gguf_files_says_how_llama_cpp_runs_them(run: Path) -> None:
     assert "llama-server --model model.gguf --mmproj mmproj.gguf" in body and "(f16 weights)" in body
     assert "Stretch each picture to 224 x 224 pixels first" in body and "(224, 224), Image.Resampling.LANCZOS" in body
     assert "vllm serve" not in body and "AutoProcessor" not in body and "## Training" in body
+
+
+def test_a_student_of_another_runs_traces_reasons_too(run: Path) -> None:
+    path = run.parent / "recipe.toml"
+    (run.parent / "old").mkdir()
+    old = '[data.old]\nsource = "old"\nformat = "traces"\n[[teachers]]\nname = "reader"'
+    text = RECIPE.replace('data = "traces"', 'data = "old"').replace('[[teachers]]\nname = "reader"', old)
+    path.write_text(text.replace("[eval.arms]", '[eval.arms]\ncontrol = "control"'))
+    recipe = load(path)
+    assert "that reasons before it answers" in card(run)[1] and "that reasons" not in card(run, "control")[1]
+    assert choose_stage(recipe, run) == "reason" and list(arms_of(recipe)) == ["control", "distilled"]
