@@ -57,7 +57,7 @@ _ROWS, _PIECES, _MAKERS, _HASHES = "signals", "pieces.json", "makers.json", "ima
 _COPIES = "copies.jsonl.zst"
 _FIRST_TRACES, _FIRST_SAMPLES = 16_384, 2_048
 """Traces of a run with the smallest ids, and traces of the samples with the smallest ids, about, that are copied.
-Checks compare 4,000 selected traces."""
+Checks compare 2,000 selected traces."""
 _FORMAT = 3
 """Raised when the objects of a measured partition change."""
 _PIECE_ROWS = 10_000

@@ -28,7 +28,7 @@ from filters.text.words import with_marks
 if TYPE_CHECKING:
     from distill.answers.consistency import Conclusion
 
-SAMPLE = 4000
+SAMPLE = 2000
 _BATCH = 100
 """Traces whose conclusions a process compares at once; each takes the answer judge about a millisecond."""
 

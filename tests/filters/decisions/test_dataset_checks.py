@@ -208,10 +208,10 @@ def test_the_health_of_a_dataset_counts_its_faults_and_warns_of_the_size_of_a_mi
     assert third["share"] == 0.333333 and third["ci95"] == [0.061492, 0.79234]
 
 
-def test_texts_are_read_for_the_first_four_thousand_selected_traces_by_id() -> None:
+def test_texts_are_read_for_the_first_two_thousand_selected_traces_by_id() -> None:
     database = duckdb.connect()
     database.execute(
         "CREATE TABLE decisions AS SELECT lpad(i::VARCHAR, 5, '0') AS id, i % 2 = 0 AS selected "
         "FROM range(10000) AS numbers(i) ORDER BY hash(i)"
     )
-    assert [name for (name,) in database.execute(_SAMPLED).fetchall()] == [f"{2 * n:05}" for n in range(4000)]
+    assert [name for (name,) in database.execute(_SAMPLED).fetchall()] == [f"{2 * n:05}" for n in range(2000)]
