@@ -74,6 +74,8 @@ def train(
             return _follow_main_process(recipe, run)
         with locked(run):
             fields = stage_fields(recipe, run, only=stage)
+            if stage is not None:
+                _require_start(recipe, run, stage, fields)
             if fresh:
                 _set_aside(recipe, run, stage)
             training = _Training(recipe, run, fields, before, beside, on_progress)
@@ -159,9 +161,6 @@ class _Training:
         for stage in self.recipe.stages:
             if only is not None and stage.name != only:
                 continue
-            start = self._start(stage)
-            if only is not None and start is not None:
-                _require_finished(self.run, start, self.fields[start])
             folder = self.run / "train" / stage.name
             manifest = finished(folder, self.fields[stage.name], remedy=_remedy(stage.name))
             if manifest is None:
@@ -263,8 +262,10 @@ def train_alone(
     return manifest
 
 
-def _require_finished(run: Path, start: str, fields: Mapping[str, Any]) -> None:
-    if finished(run / "train" / start, fields, remedy=_remedy(start)) is None:
+def _require_start(recipe: Recipe, run: Path, stage: str, fields: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise StaleError where a stage starts from one that is not finished."""
+    start = next(start_of(recipe.stages, each) for each in recipe.stages if each.name == stage)
+    if start is not None and finished(run / "train" / start, fields[start], remedy=_remedy(start)) is None:
         raise StaleError(
             f"{run / 'train' / start}: the stage to start from is unfinished; train --stage {start} first"
         )

@@ -276,6 +276,11 @@ def test_a_single_stage_needs_the_stage_it_starts_from(place: Path):
         train(recipe, place / "run", stage="reason")
     with pytest.raises(RecipeError, match="its stages: align, reason"):
         train(recipe, place / "run", stage="resaon")
+    train(recipe, place / "run")
+    (place / "run/train/align/manifest.json").unlink()
+    with pytest.raises(StaleError, match="train --stage align first"):
+        train(recipe, place / "run", stage="reason", fresh=True)
+    assert Manifest.read(place / "run/train/reason") is not None, "nothing is set aside for a stage that cannot begin"
 
 
 def test_an_unreadable_checkpoint_is_one_message_and_earlier_stages_stay(place: Path):
