@@ -89,11 +89,11 @@ def lost_groups(steps: Sequence[tuple[StepRows, StepRows]]) -> list[LostGroup]:
 def findings_of(lost: Iterable[LostGroup]) -> Iterator[Finding]:
     """A finding for each loss."""
     for each in lost:
-        before, after = each.shares
+        (before, after), step = each.shares, each.after.step
         yield Finding(
             name=LOST,
-            problem=f"Nearly all rows of {each.name} are lost by {each.after.step}: they are {before} of the rows "
-            f"before it and {after} after it",
+            problem=f"{step[0].upper()}{step[1:]} loses rows of {each.name} far more often than others: they are "
+            f"{before} of the rows before it and {after} after it",
             # Others may have answered the questions of a teacher.
             certainty="possible" if each.grouping == TEACHER and each.same_as is None else "likely",
             change=each.after.change,

@@ -9,11 +9,13 @@ from distill.data.sample_files import from_record
 from distill.diagnosis.row_groups import MOST_ROWS, StepRows, groups_of, settings_text
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
+from distill.recipe.sections.filter import Rule
 from distill.types import Sample
 from filters.decisions.odd_traces import JudgedTrace
 
 _OF_SOURCE: Final = ("limit", "part", "split", "subset")
 _OF_SELECTION: Final = ("per_question", "per_teacher", "order", "mix", "limit")
+_VERDICTS: Final = ("answer_verdict", "judge_verdict")
 Steps = Sequence[tuple[StepRows, StepRows]]
 """The rows before and after each step, in order."""
 
@@ -53,7 +55,7 @@ def steps_of(recipe: Recipe, planned: Sequence[tuple[Sample, bool]], judged: Seq
         StepRows.of(
             (groups for each, groups in whole if rule.name not in each.rules),
             rule_step(rule.name),
-            f'filter.rules, name = "{rule.name}", drop = "{rule.drop}", or what it reads of these rows',
+            _change_of(rule),
         )
         for rule in recipe.filter.rules
     )
@@ -76,3 +78,12 @@ def steps_of(recipe: Recipe, planned: Sequence[tuple[Sample, bool]], judged: Seq
 
 def rule_step(rule: str) -> str:
     return f"the rule {rule}"
+
+
+def _change_of(rule: Rule) -> str:
+    """A rule on verdicts takes what is wrong before it, so that is to be looked at first."""
+    setting = f'filter.rules, name = "{rule.name}", drop = "{rule.drop}"'
+    if any(name in rule.drop for name in _VERDICTS):
+        causes = "the gold answers, the images or the teacher's prompt of these rows"
+        return f"{causes}, if the verdicts on them are right ({setting})"
+    return f"{setting}, or what it reads of these rows"

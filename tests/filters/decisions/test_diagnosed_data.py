@@ -122,13 +122,31 @@ def test_a_rule_that_takes_a_whole_domain_is_named_and_more_traces_are_not_asked
     rule = '[[filter.rules]]\nname = "strict"\ndrop = "{}"\n'
     found = diagnosed(tmp_path / "rule", more=rule.format("domain = 'charts'"), asked=half_are_charts)
     assert [finding["name"] for finding in found] == ["rows_lost"]
-    assert "the domain 'charts' (teacher 'brief') are lost by the rule strict" in found[0]["problem"]
+    assert "The rule strict loses rows of the domain 'charts' (teacher 'brief') far more often" in found[0]["problem"]
     assert found[0]["change"].startswith('filter.rules, name = "strict"')
     left = orjson.loads((tmp_path / "rule/run/filter/health.json").read_bytes())["rows_left"]
     counts = {step["step"]: step["groups"]["domain"] for step in left}
     assert counts["generate"] == {"charts": 30, "scenes": 30} and counts["the rule strict"] == {"scenes": 60}
     (good,) = diagnosed(tmp_path / "none", more=rule.format("domain = 'digits'"), asked=half_are_charts)
     assert good["name"] == "dataset"
+
+
+def test_a_rule_on_verdicts_that_takes_a_domain_points_to_what_comes_before_it(tmp_path: Path) -> None:
+    asked = [
+        sample(f"How many dots has number {n}?", str(n % 7), domain=("charts", "scenes")[n % 2]) for n in range(60)
+    ]
+    traces = [
+        run_fixtures.trace(
+            one, "no" if one.domain == "charts" else one.answers[0], f"Row {n} is it.", teacher="brief"
+        )
+        for n, one in enumerate(asked)
+    ]
+    run_fixtures.generate_folder(tmp_path / "run", asked, traces)
+    apply(run_fixtures.recipe(tmp_path, SETTINGS), tmp_path / "run")
+    found = orjson.loads((tmp_path / "run/filter/health.json").read_bytes())["diagnosis"]
+    (lost,) = (finding for finding in found if finding["name"] == "rows_lost")
+    assert "The rule wrong_answer loses rows of the domain 'charts'" in lost["problem"]
+    assert lost["change"].startswith("the gold answers, the images or the teacher's prompt of these rows")
 
 
 def test_questions_of_one_domain_that_have_no_trace_are_named(tmp_path: Path) -> None:
@@ -143,4 +161,4 @@ def test_questions_of_one_domain_that_have_no_trace_are_named(tmp_path: Path) ->
     run_fixtures.generate_folder(tmp_path / "run", asked, traces)
     apply(run_fixtures.recipe(tmp_path, SETTINGS), tmp_path / "run")
     (finding,) = orjson.loads((tmp_path / "run/filter/health.json").read_bytes())["diagnosis"]
-    assert finding["name"] == "rows_lost" and "the domain 'charts' are lost by generate" in finding["problem"]
+    assert finding["name"] == "rows_lost" and "Generate loses rows of the domain 'charts'" in finding["problem"]

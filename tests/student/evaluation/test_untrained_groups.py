@@ -63,7 +63,7 @@ def test_a_stage_that_leaves_a_domain_out_is_named() -> None:
 
 def test_a_loss_in_training_is_named_where_the_test_does_not_ask_for_it() -> None:
     (finding,) = found([after("the selection", **ALL, photos=90)], after("the stage reason", **ALL))
-    assert finding.name == "rows_lost" and "lost by the stage reason" in finding.problem
+    assert finding.name == "rows_lost" and finding.problem.startswith("The stage reason loses rows")
 
 
 def test_another_group_is_named_only_of_a_bad_result_or_where_it_is_worse() -> None:
