@@ -5,6 +5,7 @@
     │   ├── RecipeError     a recipe that cannot mean anything
     │   ├── DataError       a source that cannot be read, or holds nothing
     │   │   ├── ImageError  one image that cannot be read (a row's reason, not a run's)
+    │   │   ├── NothingKept  the filter keeps no trace
     │   │   └── TooFewRows  nothing is left to train a stage on, or to keep out of it
     │   ├── ModelError      a checkpoint or tokenizer that cannot be loaded
     │   ├── StaleError      an artifact made from other settings
@@ -59,6 +60,10 @@ class ImageError(DataError):
 
     def __reduce__(self) -> tuple[type["ImageError"], tuple[str, str]]:
         return type(self), (self.reason, str(self))
+
+
+class NothingKept(DataError):
+    """No trace of a run passes the rules of its filter."""
 
 
 class TooFewRows(DataError):

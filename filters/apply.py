@@ -69,7 +69,7 @@ def apply(
     (distill.wiring.model_signals). `dataset` writes the rows; without it processes of this machine do. With
     `measured`, processes of other machines have measured the traces. Raises
     RecipeError before anything is read when a rule cannot be right, StaleError when the stage was made from other
-    settings, DataError when nothing is kept.
+    settings, NothingKept when nothing is kept.
     """
     started, run = time.monotonic(), Path(run)
     leave_pandas_out()

@@ -17,7 +17,7 @@ from distill.artifacts.files import Output, describe, write_json, write_text
 from distill.artifacts.layout import ARM_DATASETS, DATASET, DECISIONS, HEALTH, REPORT
 from distill.artifacts.manifest import Manifest
 from distill.diagnosis.row_groups import as_fields
-from distill.errors import DataError
+from distill.errors import NothingKept
 from distill.machine.memory import give_back_memory
 from distill.recipe.recipe import Recipe
 from distill.reports import findings
@@ -99,7 +99,7 @@ class ResultWriter:
         return counts, dict(sorted(outputs.items()))
 
     def _decide(self, unreadable: Mapping[str, str]) -> None:
-        """Write the decisions. DataError where nothing is selected."""
+        """Write the decisions. NothingKept where nothing is selected."""
         self._shared.clear()
         if self.write_decisions is not None and not unreadable:
             rows = self.write_decisions(self.folder / DECISIONS)
@@ -119,7 +119,7 @@ class ResultWriter:
             database = self._database()
             counted = funnel.measure(database)
             found = findings.as_text(_findings(self._facts(database, counted)))
-            raise DataError(f"{_nothing_kept(counted, self.recipe, self.folder)}\n{found}".rstrip())
+            raise NothingKept(f"{_nothing_kept(counted, self.recipe, self.folder)}\n{found}".rstrip())
 
     def _describe(self) -> tuple[Described, dataset_checks.Health, dict[Path, int]]:
         """Count the decisions, and write arms, checks and the report of them, while processes write the dataset.

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from distill.artifacts.layout import RECIPE
 from distill.artifacts.manifest import require
-from distill.errors import TooFewRows
+from distill.errors import NothingKept, TooFewRows
 from distill.local_paths import as_argument
 from distill.recipe.recipe import Recipe
 from distill.rounds.returned_questions import write_returned
@@ -52,14 +53,15 @@ def make_round(recipe: Recipe, run: Path, number: int, steps: RoundSteps) -> Rou
         return RoundMade(returned=0, ended=ended)
     planned, folder = round_recipe(recipe, run, number), round_folder(run, number)
     steps.generate(planned, folder)
-    steps.filter_traces(planned, folder)
-    traces = selected_traces(folder)
-    if not traces:
+    try:
+        steps.filter_traces(planned, folder)
+    except NothingKept:
         ended = (
-            f"there is no round {number}: the filter kept no new trace of {returned:,} questions; "
-            f"`distill status {as_argument(folder)}` says why"
+            f"there is no round {number}: the filter kept no new trace of {returned:,} questions; `distill filter "
+            f"{as_argument(folder / RECIPE)} --run {as_argument(folder)}` says why"
         )
         return RoundMade(returned=returned, ended=ended)
+    traces = selected_traces(folder)
     try:
         steps.train(planned, folder)
     except TooFewRows as error:

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 import student_worlds as worlds
+from run_fixtures import generate_folder, trace
 
 from distill.ablation.arms import arm
 from distill.artifacts.files import describe
@@ -35,6 +36,7 @@ from distill.rounds.verdicts import (
     measure,
 )
 from distill.types import Sample
+from filters.apply import apply
 from student.inference.scoring import score_reply
 from teacher.messages.prompts import prompt
 
@@ -261,6 +263,31 @@ def test_a_round_whose_few_traces_cannot_train_a_stage_is_the_end_of_the_rounds(
     ended = make_round(made, run, 1, steps)
     assert ended.traces == 3 and ended.returned > 5
     assert ended.ended == "there is no round 1: validation.hold_out = 64 keeps out all 3 rows"
+
+
+def test_a_round_of_which_the_filter_keeps_nothing_is_the_end_of_the_rounds(place: Path) -> None:
+    run = place / "run"
+    made = recipe(place, "[rounds]\ncount = 1\n")
+    answered(place, made, "w", "run/rounds/1/answers")
+    Manifest(stage="train reason", fingerprint="t", fields={}, counts={"steps": 6}).write(run / "train" / "reason")
+    Manifest(stage="filter", fingerprint="f", fields={}, counts={"selected": 3}).write(run / "filter")
+
+    def ask(planned: Recipe, folder: Path) -> None:
+        asked = list(reader.samples(planned))
+        cut = [replace(trace(one, "", "I look at"), outcome="truncated_answer") for one in asked]
+        generate_folder(folder, asked, cut)
+
+    def filter_traces(planned: Recipe, folder: Path) -> None:
+        settings = planned.filter.model_copy(update={"signals": ("answer",)})
+        apply(planned.model_copy(update={"filter": settings}), folder)
+
+    steps = RoundSteps(ask=lambda *_: None, generate=ask, filter_traces=filter_traces, train=lambda *_: None)
+    for _ in range(2):  # the same command finds the same
+        made_round = make_round(made, run, 1, steps)
+        assert made_round.traces == 0 and made_round.returned > 5
+        assert made_round.ended.startswith(
+            f"there is no round 1: the filter kept no new trace of {made_round.returned} questions; `distill filter "
+        )
 
 
 def test_failures_are_sought_among_the_questions_of_another_source(place: Path) -> None:
