@@ -20,9 +20,14 @@ MOST: Final = 3
 FEWEST: Final = 20
 """With fewer cases than this, a share says nothing."""
 _EFFECTS: Final = (
-    *("few_traces", "largest_loss", "dropped_in_common", "replies_unformed", "replies_endless", "wrong_in_common"),
+    "few_traces",
+    "largest_loss",
+    "dropped_in_common",
+    "replies_unformed",
+    "replies_endless",
+    "wrong_in_common",
 )
-"""Findings about a result, whatever brings it about: they come after others that are as sure."""
+"""Findings about a result, which may have many causes: they come after others that are as sure."""
 _LOST_ROWS: Final = ("rows_lost", "test_group_untrained")
 """Findings that name the rows of such a result: like a certain fault they explain it, and it is left out."""
 _ORDER: Final = ("certain", "likely", "possible")
