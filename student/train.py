@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from distill.artifacts.files import describe, directory_sha256, locked, set_aside
+from distill.artifacts.files import describe, directory_sha256, locked, set_aside, storage_errors
 from distill.artifacts.layout import CACHE, CHECKPOINTS
 from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, finished, flatten, versions
 from distill.data import reader
@@ -176,7 +176,8 @@ class _Training:
             if start is not None and start not in waiting_for:
                 saved_model.require_saved(self.run, start, digests=True)
         if unfinished:  # until all are, there is no manifest of all stages
-            (self.run / "train" / MANIFEST).unlink(missing_ok=True)
+            with storage_errors(self.run / "train"):
+                (self.run / "train" / MANIFEST).unlink(missing_ok=True)
         seconds, begun = sum(each.seconds for each in manifests.values()), time.perf_counter()
         seconds += sum(_seconds_before(self.run / "train" / stage.name / CHECKPOINTS) for stage in unfinished)
         if jobs == 1 or len(unfinished) < 2:
