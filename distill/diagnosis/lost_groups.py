@@ -15,7 +15,6 @@ from typing import Final
 from distill.diagnosis.row_groups import TEACHER, StepRows
 from distill.reports.findings import FEWEST, Finding, share
 
-LOST: Final = "rows_lost"
 NEARLY: Final = 0.2
 """Ratio of odds from which a group is nearly lost."""
 _ERROR: Final = 0.05
@@ -91,7 +90,7 @@ def findings_of(lost: Iterable[LostGroup]) -> Iterator[Finding]:
     for each in lost:
         (before, after), step = each.shares, each.after.step
         yield Finding(
-            name=LOST,
+            name="rows_lost",
             problem=f"{step[0].upper()}{step[1:]} loses rows of {each.name} far more often than others: they are "
             f"{before} of the rows before it and {after} after it",
             # Others may have answered the questions of a teacher.

@@ -18,6 +18,8 @@ from distill.types import Sample
 
 DOMAIN: Final = "domain"
 TEACHER: Final = "teacher"
+SELECTION: Final = "the selection"
+"""The step after which the rows of the dataset are left."""
 MOST_ROWS: Final = 1000
 """Rows that are looked at after each step."""
 _MOST_VALUES: Final = 50

@@ -6,7 +6,7 @@ from typing import Final
 import duckdb
 
 from distill.data.sample_files import from_record
-from distill.diagnosis.row_groups import MOST_ROWS, StepRows, groups_of, settings_text
+from distill.diagnosis.row_groups import MOST_ROWS, SELECTION, StepRows, groups_of, settings_text
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.filter import Rule
@@ -63,7 +63,7 @@ def steps_of(recipe: Recipe, planned: Sequence[tuple[Sample, bool]], judged: Seq
     select = recipe.filter.select
     chosen = StepRows.of(
         (groups for each, groups in rows if each.is_selected),
-        "the selection",
+        SELECTION,
         settings_text("filter.select", select, _OF_SELECTION) or "filter.select",
     )
     return [

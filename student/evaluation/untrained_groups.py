@@ -3,16 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from distill.diagnosis.lost_groups import LostGroup, findings_of, is_lost, lost_groups
-from distill.diagnosis.row_groups import DOMAIN, StepRows, groups_of
+from distill.diagnosis.row_groups import DOMAIN, SELECTION, StepRows, groups_of
 from distill.reports.findings import Finding, share
 from distill.stats.intervals import Z95, wilson
 from distill.types import Sample
 from student.inference.reply_metrics import Prediction
-
-SELECTED: Final = "the selection"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +28,7 @@ class RunRows:
     @property
     def lost_in_training(self) -> list[LostGroup]:
         """What the dataset has and the stages have not trained."""
-        dataset = [rows for rows in self.left if rows.step == SELECTED]
+        dataset = [rows for rows in self.left if rows.step == SELECTION]
         return lost_groups([(rows, self.trained) for rows in dataset])
 
     def losing_step(self, lost: LostGroup) -> StepRows:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from broken_cases.case import (
+    MORE_TRAINING,
     RULE,
     STAGE,
     TEACHERS,
@@ -232,26 +233,6 @@ MISREAD_RULES: Final = (
     + RULE.format(name="misread", drop="unsupported_values > 0")
 )
 CAPTIONS: Final = f'\n[data.captions]\nsource = "{TINY}/data/captions.parquet"\n'
-INSTRUCT_LAST: Final = """
-[[stages]]
-name = "instruct"
-data = "instruct"
-train = ["projector", "language"]
-learning_rate = 1e-3
-max_steps = 40
-batch_size = 16
-log_every_steps = 2
-"""
-POLISH: Final = """
-[[stages]]
-name = "polish"
-data = "traces"
-train = ["projector", "language"]
-learning_rate = 3e-4
-max_steps = 30
-batch_size = 16
-log_every_steps = 2
-"""
 
 CASES: Final = {
     "gold_is_the_index_of_a_choice": Case(
@@ -334,7 +315,7 @@ CASES: Final = {
         names=("forgotten",),
         cause="The stage instruct comes after reason and trains on answers without rationale, so the evaluated "
         "student forgets to reason: put instruct before reason, or evaluate reason.",
-        text=INSTRUCT_LAST,
+        text=MORE_TRAINING.format(name="instruct", data="instruct", rate="1e-3", steps=40),
         set={"eval.arms.distilled": "instruct"},
     ),
     "one_teacher_in_the_stage": Case(
@@ -378,5 +359,8 @@ CASES: Final = {
     ),
     "healthy_plain_rationale": Case(set={"filter.rationale": "plain"}),
     "healthy_third_without_gold": Case(questions=_third_without_gold),
-    "healthy_slower_second_stage": Case(text=POLISH, set={"eval.arms.distilled": "polish"}),
+    "healthy_slower_second_stage": Case(
+        text=MORE_TRAINING.format(name="polish", data="traces", rate="3e-4", steps=30),
+        set={"eval.arms.distilled": "polish"},
+    ),
 }

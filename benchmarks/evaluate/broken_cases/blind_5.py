@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow.parquet as pq
-from broken_cases.case import STAGE, TINY, Case, Row, of_all_teachers, result_of, retold, student_copy
+from broken_cases.case import MORE_TRAINING, STAGE, TINY, Case, Row, of_all_teachers, result_of, retold, student_copy
 from PIL import Image, ImageDraw, ImageOps
 from questions import caption, rationale
 from world import SIZE, Picture, Question
@@ -178,20 +178,6 @@ def _now_and_then_wrong(sample: Sample, written: Trace) -> Trace:
     return retold(written, f"{head} {wrong}." if mark else written.reasoning, wrong)
 
 
-# --- two-stages -----------------------------------------------------------------------------------------
-
-SHORT_ANSWERS: Final = """
-[[stages]]
-name = "polish"
-data = "instruct"
-train = ["projector", "language"]
-learning_rate = 1e-3
-max_steps = 60
-batch_size = 16
-log_every_steps = 2
-"""
-
-
 # --- borrowed-processor ---------------------------------------------------------------------------------
 
 
@@ -306,7 +292,7 @@ CASES: Final = {
     "two-stages": Case(
         names=("forgotten",),
         cause="A second stage on answers without rationale takes away what the stage reason taught.",
-        text=SHORT_ANSWERS,
+        text=MORE_TRAINING.format(name="polish", data="instruct", rate="1e-3", steps=60),
         set={"eval.arms.distilled": "polish"},
     ),
     "borrowed-processor": Case(

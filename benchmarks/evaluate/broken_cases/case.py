@@ -13,6 +13,16 @@ from distill.types import Sample, Trace
 TINY: Final = Path(__file__).resolve().parents[3] / "recipes" / "tiny"
 TEACHERS: Final = {"scenes": "structured", "charts": "analyst", "digits": "reader"}
 STAGE: Final = "stages.reason."
+MORE_TRAINING: Final = """
+[[stages]]
+name = "{name}"
+data = "{data}"
+train = ["projector", "language"]
+learning_rate = {rate}
+max_steps = {steps}
+batch_size = 16
+log_every_steps = 2
+"""
 RULE: Final = '\n[[filter.rules]]\nname = "{name}"\ndrop = "{drop}"\n'
 
 Row = dict[str, Any]
