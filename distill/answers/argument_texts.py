@@ -50,8 +50,8 @@ def type_text(answer_type: Any) -> str | None:
 
 
 def checked_tolerance(value: Any) -> float:
-    """The relative tolerance. Raises DataError where it is no share of at least 0."""
-    if isinstance(value, Real) and (tolerance := float(value)) >= 0:
+    """The relative tolerance. Raises DataError where it is no finite share of at least 0."""
+    if isinstance(value, Real) and 0 <= (tolerance := float(value)) < float("inf"):
         return tolerance
     raise DataError(f"relative_tolerance is {_shown(value)}; give a share of at least 0, such as 0.05")
 

@@ -97,7 +97,7 @@ def find_gold_letter(text: str, options: Sequence[str]) -> str | None:
 def with_letter(text: str, options: Sequence[str]) -> str:
     """A text that names one of numbered options by its number, with the letter instead: B. dog for 2. dog."""
     named = _NUMBER.fullmatch(final_answer(text).text.strip())
-    if named is None or not 1 <= int(named["number"]) <= len(options):
+    if named is None or not 1 <= int(named["number"]) <= min(len(options), len(LETTERS)):
         return text
     return f"{LETTERS[int(named['number']) - 1]}. {named['rest'] or ''}".strip(". ")
 
@@ -210,7 +210,7 @@ def _letter_by_own_words(text: str, options: Sequence[str]) -> set[str]:
     best = max(hits, key=len, default=set())
     alone = best and all(own is best or own < best for own in hits)
     negated = alone and offered[hits.index(best)] & NEGATIONS
-    return {LETTERS[hits.index(best)]} if alone and not negated and len(options) <= len(LETTERS) else set()
+    return {LETTERS[hits.index(best)]} if alone and not negated else set()
 
 
 def _same_stem(word: str, other: str) -> bool:

@@ -62,13 +62,16 @@ def _as_latex(text: str) -> str:
 
 
 class _Worker:
-    """One worker process of this process; started again after a kill and after a fork."""
+    """One worker process of this process; started again after a kill."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Let process and lock go: in a forked child they are those of its parent, whose threads stay there."""
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._lines = queue.SimpleQueue[bytes]()
-        self._owner = 0
 
     def ask(self, question: list[str], timeout_s: float) -> str | None:
         with self._lock:
@@ -94,7 +97,7 @@ class _Worker:
         return self._line(timeout_s)
 
     def _started(self) -> "subprocess.Popen[bytes] | None":
-        if self._process is not None and self._owner == os.getpid() and self._process.poll() is None:
+        if self._process is not None and self._process.poll() is None:
             return self._process
         self._process = subprocess.Popen(
             [sys.executable, "-m", "distill.answers.math_worker"],
@@ -102,7 +105,7 @@ class _Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        self._owner, self._lines = os.getpid(), queue.SimpleQueue()
+        self._lines = queue.SimpleQueue()
         # In a thread, because Windows waits for no pipe with a time limit.
         threading.Thread(target=_listen, args=(self._process.stdout, self._lines), daemon=True).start()
         return None if self._line(START_TIMEOUT_S) is None else self._process
@@ -116,7 +119,7 @@ class _Worker:
 
     def stop(self) -> None:
         process, self._process = self._process, None
-        if process is None or self._owner != os.getpid():
+        if process is None:
             return
         process.kill()
         process.wait()
@@ -136,6 +139,8 @@ def _listen(pipe: IO[bytes], lines: "queue.SimpleQueue[bytes]") -> None:
 
 _worker = _Worker()
 atexit.register(_worker.stop)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_worker.forget)
 
 
 def main() -> None:

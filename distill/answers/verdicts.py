@@ -87,7 +87,7 @@ def equivalent(a: Text, b: Text, answer_type: str | None = None, *, options: Ite
     if a == b:
         return True
     if options and answer_type in (None, "choice"):
-        offered = tuple(map(normalise, options))
+        offered = tuple(map(normalise, options[: len(choices.LETTERS)]))
         letters_a, letters_b = (
             choices.find_chosen_letters(normalise(final_answer(text).text), offered) for text in (a, b)
         )
@@ -129,7 +129,7 @@ def _judge(
             f"answer type {answer_type!r} is not known; known: {', '.join(TYPES)}; one from outside is "
             "known where the recipe that names it is used"
         )
-    offered = tuple(options or ())
+    offered = tuple(options or ())[: len(choices.LETTERS)]
     kind = answer_type or choices.infer_type_among(golds[0], offered)
     if kind == "text" and offered:
         kind = choices.infer_type_among(golds[0], offered) if len(golds[0].strip("().: ")) > 1 else kind

@@ -180,7 +180,7 @@ def _written(hour: int | None, minute: int | None, otherwise: str, half: str = "
 
 def _value(word: str) -> int | None:
     """A whole number in figures or words, of an hour or of minutes."""
-    if word.isdigit():
+    if word.isdecimal():
         return int(word) if len(word) <= 2 else None
     values = [value for value, *_ in numerals(word)] or [item.value for item in foreign_numbers(word)]
     if not values:

@@ -285,7 +285,7 @@ def _same_but_roman_number(text: str, gold: str) -> bool:
     ):
         return False
     return any(
-        a.isdigit()
+        a.isdecimal()
         and 0 < int(a[:3]) < 40
         and len(a) < 3
         and _roman(int(a)) == b.upper()

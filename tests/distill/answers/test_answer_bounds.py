@@ -77,6 +77,14 @@ def test_half_a_character_is_judged_like_any_other(text: str) -> None:
     assert judge("\ud800\\boxed{4}", "4").verdict == CORRECT
 
 
+@pytest.mark.parametrize(
+    ("said", "gold"), [("፩ heures", "3:30"), ("las ፩ y media", "1:30"), ("Rocky ፩", "Rocky I"), ("፩/፪/20", "1/2/20")]
+)
+def test_a_figure_that_is_no_decimal_digit_is_judged_like_any_other_sign(said: str, gold: str) -> None:
+    for one, other in ((said, gold), (gold, said)):
+        assert judge(one, other).verdict in (CORRECT, WRONG, UNDECIDED)
+
+
 SLOW = [
     *("twenty-", "the answer is twenty-", "one hundred and ", "so the ", "answer ", "answer:", "\n", " ", "\t "),
     *(

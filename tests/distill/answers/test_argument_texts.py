@@ -65,6 +65,7 @@ def test_numbers_are_judged_by_their_text_and_missing_golds_are_none(
         (lambda: judge("A", "A", options=["a", None]), "an item of options is None"),  # type: ignore[list-item]
         (lambda: judge("7", "7", relative_tolerance="5%"), "relative_tolerance is '5%' (str)"),  # type: ignore[arg-type]
         (lambda: judge("7", "7", relative_tolerance=float("nan")), "relative_tolerance is nan"),
+        (lambda: judge("3", "0", relative_tolerance=float("inf")), "relative_tolerance is inf"),
         (lambda: judge("7", "7", relative_tolerance=-0.1), "relative_tolerance is -0.1"),
         (lambda: equivalent("7", None), "b is None"),  # type: ignore[arg-type]
     ],

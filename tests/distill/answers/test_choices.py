@@ -34,3 +34,12 @@ def test_options_that_are_given_go_before_those_in_the_text_of_the_question() ->
     question = "Which colour? A) red B) blue"
     assert judge("A", "blue", question=question, options=["blue", "red"]).verdict == CORRECT
     assert judge("2", "2", "number", question="Which is right? Options: 1. cat 2. dog").answer_type == "number"
+
+
+@pytest.mark.parametrize("said", ["fruit 28", "It shows fruit 28 here", "28", "The answer is (28)."])
+def test_an_option_after_the_26th_has_no_letter(said: str) -> None:
+    options = [f"fruit {number}" for number in range(1, 31)]
+    in_question = "Options: " + " ".join(f"{number}. {text}" for number, text in enumerate(options, start=1))
+    assert judge(said, "fruit 3", options=options).verdict != CORRECT
+    assert judge(said, "fruit 3", question=in_question).verdict != CORRECT
+    assert judge("fruit 28", "fruit 28", options=options).verdict == CORRECT

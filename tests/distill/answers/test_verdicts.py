@@ -1,5 +1,6 @@
 """The answer judge, promise by promise, its symbolic voter, and the reference metrics on published values."""
 
+import os
 import random
 import signal
 import subprocess
@@ -181,6 +182,20 @@ def test_a_symbolic_worker_that_dies_before_a_question_reaches_it_leaves_it_unde
     assert vote is not None and vote.verdict == UNDECIDED
     assert (vote := math_worker.vote_on_expressions("2", "2")) is not None and vote.verdict == CORRECT
     assert worker._process is not None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no process")
+def test_a_process_forked_during_a_vote_has_a_symbolic_worker_of_its_own() -> None:
+    program = (
+        "import os, sys; from distill.answers import math_worker as m; m.vote_on_expressions('2', '2');"
+        "m._worker._lock.acquire();"
+        "child = os.fork();"
+        "vote = child or m.vote_on_expressions('2', '2');"
+        "child or (m._worker.stop(), os._exit(vote is None or vote.verdict != 'correct'));"
+        "code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]); m._worker._lock.release();"
+        "sys.exit(code or m._worker._process.poll() is not None)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], timeout=120).returncode == 0
 
 
 def test_the_symbolic_worker_ends_with_the_process_that_started_it() -> None:
