@@ -1,9 +1,11 @@
 """The result of every comparison of two answers."""
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CompareResult:
     """The outcome of one comparison. `can_be_mathematics`: ask the symbolic voter too."""
 
@@ -13,17 +15,6 @@ class CompareResult:
     can_be_mathematics: bool = False
 
 
-def correct(reason: str, relative_error: float | None = None) -> CompareResult:
-    return CompareResult(verdict="correct", reason=reason, relative_error=relative_error)
-
-
-def wrong(reason: str, relative_error: float | None = None, *, can_be_mathematics: bool = False) -> CompareResult:
-    return CompareResult(
-        verdict="wrong", reason=reason, relative_error=relative_error, can_be_mathematics=can_be_mathematics
-    )
-
-
-def undecided(reason: str, relative_error: float | None = None, *, can_be_mathematics: bool = False) -> CompareResult:
-    return CompareResult(
-        verdict="undecided", reason=reason, relative_error=relative_error, can_be_mathematics=can_be_mathematics
-    )
+correct: Final = partial(CompareResult, "correct")
+wrong: Final = partial(CompareResult, "wrong")
+undecided: Final = partial(CompareResult, "undecided")

@@ -13,6 +13,7 @@ from typing import Final
 
 from distill.answers.words.spelling import are_opposites
 from distill.answers.words.tokens import tokens
+from distill.answers.words.word_classes import CLASSES
 from distill.answers.words.word_forms import same_word_form
 
 _LONGEST: Final = 2_000
@@ -109,6 +110,4 @@ _IT_IS = re.compile(
     r"|(?:his|her|its|their) [\w-]+ (?:is|are))\b",
     re.IGNORECASE,
 )
-_SMALL_TEXT: Final = """the a an of in on at to by for from with and or is are was were be do does did has have had
-    how many much what which who whose where when why that this there it its his her their you we one as"""
-_SMALL: Final = frozenset(_SMALL_TEXT.split())
+_SMALL: Final = CLASSES["small_of_question"]

@@ -10,23 +10,14 @@ from typing import Final
 
 from distill.answers.numbers.foreign_number_words import foreign_numbers
 from distill.answers.numbers.number_words import numerals
+from distill.answers.tables import read_table
 from distill.answers.words.spelling_variants import FOREIGN_ORDINALS
 
-_NAMES: Final = (
-    "января январь januar janvier enero gennaio janeiro januari जनवरी يناير",
-    "февраля февраль februar février febrero febbraio fevereiro februari फरवरी फ़रवरी فبراير",
-    "марта март märz mars marzo março maart मार्च مارس",
-    "апреля апрель april avril abril aprile अप्रैल أبريل",
-    "мая май mai mayo maggio maio mei मई مايو",
-    "июня июнь juni juin junio giugno junho जून يونيو",
-    "июля июль juli juillet julio luglio julho जुलाई يوليو",
-    "августа август august août agosto augustus अगस्त أغسطس",
-    "сентября сентябрь september septembre septiembre settembre setembro सितंबर سبتمبر",
-    "октября октябрь oktober octobre octubre ottobre outubro अक्टूबर अक्तूबर أكتوبر",
-    "ноября ноябрь november novembre noviembre novembro नवंबर نوفمبر",
-    "декабря декабрь dezember décembre diciembre dicembre dezembro december दिसंबर ديسمبر",
-)
-_MONTHS: Final = {name: number for number, names in enumerate(_NAMES, start=1) for name in names.split()}
+_MONTHS: Final = {
+    name: number
+    for number, names in enumerate(read_table(__file__)["months"].splitlines(), start=1)
+    for name in names.split()
+}
 _ENGLISH_TOO: Final = frozenset({"april", "august", "september", "november", "december"})
 _MONTH_NAMES: Final = "|".join(_MONTHS)
 # Only with a year: mars and mai alone are other things.

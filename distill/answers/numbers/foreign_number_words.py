@@ -12,7 +12,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from distill.answers.numbers.number_words import numeral
+from distill.answers.tables import read_table
 
+_TABLE: Final = read_table(__file__)
 LONGEST: Final = 80
 """Characters of a text that can be a number in words with its unit."""
 _LANGUAGES: Final = ("de", "fr", "es", "it", "pt", "nl")
@@ -117,14 +119,7 @@ def _read(text: str, words: list[tuple[str, int, int]], language: str) -> Iterat
         yield Spelled(value, start, end)
 
 
-_PARTS_TEXT: Final = """
-    2:demi|demis|mezzi|medios|meios 3:tiers|drittel|tercio|tercios|terzo|terzi|terço|terços
-    4:quart|quarts|viertel|cuarto|cuartos|quarto|quarti|quartos 5:cinquième|cinquièmes|fünftel|quinto|quintos|quinti
-    8:huitième|huitièmes|achtel|octavo|octavos|ottavi 10:dixième|dixièmes|zehntel|décimo|décimos
-"""
-_FOREIGN_PARTS: Final = {
-    name: int(group.partition(":")[0]) for group in _PARTS_TEXT.split() for name in group.partition(":")[2].split("|")
-}
+_FOREIGN_PARTS: Final = {name: int(part) for part, names in _TABLE["parts"].items() for name in names.split()}
 _FOREIGN_PART = re.compile(rf"\s({'|'.join(sorted(_FOREIGN_PARTS, key=len, reverse=True))})\b", re.IGNORECASE)
 
 
@@ -151,38 +146,20 @@ def _halved(text: str) -> tuple[Spelled, ...]:
 
 # --- Hindi and Arabic ---------------------------------------------------------------------------------------------
 
-_HINDI_TEXT: Final = """
-    शून्य एक दो तीन चार पाँच छह सात आठ नौ दस ग्यारह बारह तेरह चौदह पंद्रह सोलह सत्रह
-    अठारह उन्नीस बीस इक्कीस बाईस तेईस चौबीस पच्चीस छब्बीस सत्ताईस अट्ठाईस उनतीस तीस
-    इकतीस बत्तीस तैंतीस चौंतीस पैंतीस छत्तीस सैंतीस अड़तीस उनतालीस चालीस इकतालीस
-    बयालीस तैंतालीस चवालीस पैंतालीस छियालीस सैंतालीस अड़तालीस उनचास पचास इक्यावन
-    बावन तिरपन चौवन पचपन छप्पन सत्तावन अट्ठावन उनसठ साठ इकसठ बासठ तिरसठ चौंसठ पैंसठ
-    छियासठ सड़सठ अड़सठ उनहत्तर सत्तर इकहत्तर बहत्तर तिहत्तर चौहत्तर पचहत्तर छिहत्तर
-    सतहत्तर अठहत्तर उनासी अस्सी इक्यासी बयासी तिरासी चौरासी पचासी छियासी सत्तासी
-    अट्ठासी नवासी नब्बे इक्यानवे बानवे तिरानवे चौरानवे पचानवे छियानवे सत्तानवे
-    अट्ठानवे निन्यानवे
-"""
-_ARABIC_TEXT: Final = """صفر واحد اثنان ثلاثه اربعه خمسه سته سبعه ثمانيه تسعه عشره"""
-_ARABIC_TENS: Final = "عشرون ثلاثون اربعون خمسون ستون سبعون ثمانون تسعون"
-_RUSSIAN_TEXT: Final = """ноль один два три четыре пять шесть семь восемь девять десять одиннадцать двенадцать
-    тринадцать четырнадцать пятнадцать шестнадцать семнадцать восемнадцать девятнадцать двадцать"""
-_KOREAN_TEXT: Final = "영 한 두 세 네 다섯 여섯 일곱 여덟 아홉 열"
-_RUSSIAN_TENS: Final = "шестьдесят семьдесят восемьдесят девяносто"
-_RUSSIAN_HUNDREDS: Final = "сто двести триста четыреста пятьсот шестьсот семьсот восемьсот девятьсот"
 _SINO_KOREAN: Final = str.maketrans("영공일이삼사오육륙칠팔구십백천만억", "零零一二三四五六六七八九十百千万亿")
 _SINO_KOREAN_NUMBER = re.compile("[영공일이삼사오육륙칠팔구십백천만억]+")
 _BY_NAME: Final = {
-    **{word: 10 * value for value, word in enumerate(_RUSSIAN_TENS.split(), start=6)},
-    **{word: 100 * value for value, word in enumerate(_RUSSIAN_HUNDREDS.split(), start=1)},
-    **{word: value for value, word in enumerate(_RUSSIAN_TEXT.split())},
-    **{word: value for value, word in enumerate(_KOREAN_TEXT.split())},
+    **{word: 10 * value for value, word in enumerate(_TABLE["russian_tens"].split(), start=6)},
+    **{word: 100 * value for value, word in enumerate(_TABLE["russian_hundreds"].split(), start=1)},
+    **{word: value for value, word in enumerate(_TABLE["russian"].split())},
+    **{word: value for value, word in enumerate(_TABLE["korean"].split())},
     **{"одна": 1, "две": 2, "하나": 1, "둘": 2, "셋": 3, "넷": 4, "тридцать": 30, "сорок": 40, "пятьдесят": 50},
-    **{word: value for value, word in enumerate(_HINDI_TEXT.split())},
+    **{word: value for value, word in enumerate(_TABLE["hindi"].split())},
     **{"पांच": 5, "छः": 6, "छ": 6, "पन्द्रह": 15, "अठाईस": 28, "छे": 6},
-    **{word: value for value, word in enumerate(_ARABIC_TEXT.split())},
-    **{word.removesuffix("ه"): value for value, word in enumerate(_ARABIC_TEXT.split()) if value > 2},
-    **{word: 10 * value for value, word in enumerate(_ARABIC_TENS.split(), start=2)},
-    **{word[:-2] + "ين": 10 * value for value, word in enumerate(_ARABIC_TENS.split(), start=2)},
+    **{word: value for value, word in enumerate(_TABLE["arabic"].split())},
+    **{word.removesuffix("ه"): value for value, word in enumerate(_TABLE["arabic"].split()) if value > 2},
+    **{word: 10 * value for value, word in enumerate(_TABLE["arabic_tens"].split(), start=2)},
+    **{word[:-2] + "ين": 10 * value for value, word in enumerate(_TABLE["arabic_tens"].split(), start=2)},
     **{"واحده": 1, "اثنين": 2, "اثنتان": 2, "اثنتين": 2, "احد": 1, "احدي": 1, "احدى": 1, "اثنا": 2, "ثماني": 8},
 }
 _SCALES: Final = {"सौ": 100, "हज़ार": 1000, "हजार": 1000, "लाख": 10**5, "करोड़": 10**7} | {

@@ -9,6 +9,7 @@ import unicodedata
 from decimal import Decimal
 from typing import Final
 
+from distill.answers.numbers.currencies import NATIONAL
 from distill.answers.numbers.number_words import numeral, numerals
 from distill.answers.numbers.units import unit_factor, unit_name, unit_symbol
 
@@ -77,19 +78,8 @@ _DOTTED_SCALE = re.compile(r"\b(Mio|Mrd|Tsd|Bio|mln|mld|mrd|mio)\.")
 _MIXED_NUMERAL = re.compile(r"\d+(?:\.\d+)?[百千万萬億亿]\d[\d百千万萬億亿]*")
 """1万2千."""
 _AND_A_HALF = re.compile(r"\ban? ([a-z]+) and a half\b", re.IGNORECASE)
-_NATIONAL_TEXT: Final = """
-    swiss franc=CHF; mexican peso=MXN; canadian dollar=CAD; australian dollar=AUD; hong kong dollar=HKD; singapore
-    dollar=SGD; new zealand dollar=NZD; u.s. dollar=USD; us dollar=USD; american dollar=USD; swedish kronor=SEK;
-    swedish krona=SEK; norwegian krone=NOK; danish krone=DKK; czech koruna=CZK; turkish lira=TRY; indian rupee=INR;
-    pakistani rupee=PKR; polish zloty=PLN; brazilian real=BRL; brazilian reais=BRL; south african rand=ZAR; british
-    pound=GBP; pound sterling=GBP; pounds sterling=GBP; japanese yen=JPY; chinese yuan=CNY; south korean won=KRW;
-    korean won=KRW; russian ruble=RUB; russian rouble=RUB; saudi riyal=SAR; uae dirham=AED; argentine peso=ARS;
-    chilean peso=CLP; colombian peso=COP; philippine peso=PHP; hungarian forint=HUF; schweizer franken=CHF; francs
-    suisses=CHF
-"""
-_NATIONAL: Final = dict(pair.strip().split("=") for pair in " ".join(_NATIONAL_TEXT.split()).split(";"))
 _NATIONAL_MONEY = re.compile(
-    rf"\b({'|'.join(map(re.escape, sorted(_NATIONAL, key=len, reverse=True)))})(?:s|r)?\b", re.IGNORECASE
+    rf"\b({'|'.join(map(re.escape, sorted(NATIONAL, key=len, reverse=True)))})(?:s|r)?\b", re.IGNORECASE
 )
 _SUBSCRIPT = re.compile(r"(?<=[A-Za-z)])\$?_\{?(\d+)\}?\$?")
 """The subscripts of a formula: H$_2$O, CO_2."""
@@ -219,7 +209,7 @@ def normalise(text: str) -> str:
         for phrase, unit in _UNIT_PHRASES:
             text = phrase.sub(unit, text)
     if _MONEY_WORD.search(text):
-        text = _NATIONAL_MONEY.sub(lambda name: _NATIONAL[name[1].lower()], text)
+        text = _NATIONAL_MONEY.sub(lambda name: NATIONAL[name[1].lower()], text)
     text = _units_in_symbols(text) if any(map(str.isdigit, text)) or "quare" in text else text
     if " and a half" in text:
         text = _AND_A_HALF.sub(r"1.5 \1s", text)

@@ -10,35 +10,20 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
-_SMALL_TEXT: Final = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen
-    fifteen sixteen seventeen eighteen nineteen"""
-_TENS_TEXT: Final = "twenty thirty forty fifty sixty seventy eighty ninety"
-SMALL: Final = {word: value for value, word in enumerate(_SMALL_TEXT.split())}
-TENS: Final = {word: 10 * value for value, word in enumerate(_TENS_TEXT.split(), start=2)}
-_ORDINALS_TEXT: Final = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
-ORDINALS: Final = {word: Decimal(value) for value, word in enumerate(_ORDINALS_TEXT.split(), start=1)}
+from distill.answers.tables import read_table
+
+_TABLE: Final = read_table(__file__)
+SMALL: Final[dict[str, int]] = {word: value for value, word in enumerate(_TABLE["small"].split())}
+TENS: Final[dict[str, int]] = {word: 10 * value for value, word in enumerate(_TABLE["tens"].split(), start=2)}
+ORDINALS: Final[dict[str, Decimal]] = {
+    word: Decimal(value) for value, word in enumerate(_TABLE["ordinals"].split(), start=1)
+}
 PARTS: Final = {
     **{"half": 2, "halve": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7},
     **{"eighth": 8, "ninth": 9, "tenth": 10, "twelfth": 12, "sixteenth": 16, "hundredth": 100, "thousandth": 1000},
 }
-_SCALES_TEXT: Final = """
-    12: dozen
-    1e2: hundred 百 सौ
-    1e3: thousand tausend tsd duizend mila тысяча тысяч тысячи тыс 千 천 हज़ार हजार ألف آلاف الف mille
-    1e4: 万 萬 만
-    1e5: lakh लाख
-    1e6: million mn mln mio mil millionen millones millón milione milioni milhão milhões miljoen miljoner
-    1e6: milhoes millon миллион миллиона миллионов млн مليون ملايين millions
-    1e7: crore करोड़
-    1e8: 億 亿 억
-    1e9: billion bn bln milliard milliarde milliarden miliardi mrd миллиард миллиарда миллиардов млрд अरब
-    1e9: مليار md mds bi bilhão bilhões bilhoes
-    1e12: trillion tn trn 兆
-"""
 SCALES: Final = {
-    word: Decimal(int(float(scale)))
-    for scale, _, words in (line.partition(":") for line in _SCALES_TEXT.strip().splitlines())
-    for word in words.split()
+    word: Decimal(int(float(scale))) for scale, words in _TABLE["scales"].items() for word in words.split()
 }
 OTHER_SCALES: Final = {"mil": Decimal(1000)}
 """Second readings: short for million in English, thousand in Spanish and Portuguese."""

@@ -21,24 +21,22 @@ from distill.answers.texts.mentions import (
 from distill.answers.texts.restated_questions import is_form_of_any
 from distill.answers.texts.stated_polarity import compares
 from distill.answers.words.spelling import OPPOSITES, are_opposites
-from distill.answers.words.word_classes import ARTICLES, COLOURS, COUNTS, KINDS, OPENING, PRONOUNS, SIZES, TIED
+from distill.answers.words.word_classes import (
+    ARTICLES,
+    CLASSES,
+    COLOURS,
+    COUNTS,
+    KINDS,
+    OPENING,
+    PRONOUNS,
+    SIZES,
+    TIED,
+)
 from distill.answers.words.word_forms import looks_like_verb
 
 _LONGEST: Final = 400
-_BE: Final = frozenset({"is", "are", "was", "were", "be", "been", "being"})
-_STATING_TEXT: Final = """there so thus hence therefore here this that these those i'd we you one only an
-    they're we're he's she's just also both clearly probably likely most more has have had having do does did can must
-    would will appears appear seems seem looks look shows show shown showing see sees seen displays depicts represents
-    represent representing indicates stands stand marks points arrow legend according based belongs heading headed lit
-    tip call concerns took serves use written printed painted drawn placed located visible takes place taking
-    made because copy need take channel caption top
-    kind type sort pair piece in on at to for of by as into inside and with
-    answer number word words text title brand color colour image picture photo photograph chart graph figure name
-    man men woman women boy girl child people person
-    de del des du di da den dem der die das la le el il im am en es est c'est ist sind son è é
-    llama zeigt steht mapa karte sie er sieht hat man elle on ella está par por von une un una einen
-    """
-_STATING: Final = frozenset(_STATING_TEXT.split()) | _BE
+_BE: Final = CLASSES["be"]
+_STATING: Final = CLASSES["stating"] | _BE
 _SAYS: Final = frozenset({"says", "say", "reads", "read", "spells", "states"})
 _CONCLUDES: Final = frozenset({":", ";", "so", "thus", "hence", "therefore", "i.e", *_SAYS})
 """Words after which a statement of its own begins."""

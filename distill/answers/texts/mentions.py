@@ -21,6 +21,7 @@ from distill.answers.words.word_classes import (
     ARTICLES,
     BEFORE,
     CALENDAR,
+    CLASSES,
     COLOURS,
     COUNTS,
     GERMAN,
@@ -303,14 +304,11 @@ def _is_model(written: Sequence[str]) -> bool:
     return len(written) <= _FRAGMENT and all(word[0].isupper() or word[0].isdigit() for word in written)
 
 
-_OTHER_THINGS_TEXT: Final = """hot toy teddy stuffed fake model mock plush rubber rocking gummy paper ice
-    pretend artificial plastic imaginary feigned false strongly former vice half sweet assistant deputy"""
-OTHER_THINGS: Final = frozenset(_OTHER_THINGS_TEXT.split())
+OTHER_THINGS: Final = CLASSES["other_things"]
 """Words before a noun that make it another thing: hot dog, toy car."""
 _ADJECTIVES: Final = ("en", "y", "al", "ous", "ic", "ful", "ish")
 """How an adjective often ends. A noun before a noun may make it another thing: sea cow, rice cake."""
-_MATERIALS_TEXT: Final = "brick wicker concrete denim tennis baseball basketball soccer golf hockey oak maple birch"
-_MATERIALS: Final = frozenset(_MATERIALS_TEXT.split())
+_MATERIALS: Final = CLASSES["materials"]
 """What a thing is of or for: a brick wall, a tennis ball."""
 _SHADES: Final = frozenset({"dark", "light", "bright", "pale", "deep", "wide", "fresh", "cell", "big"})
 

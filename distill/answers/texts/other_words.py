@@ -16,7 +16,7 @@ from distill.answers.texts.answer_sentences import stated_parts
 from distill.answers.texts.yes_or_no import NEGATIONS
 from distill.answers.words.spelling import are_opposites
 from distill.answers.words.tokens import tokens
-from distill.answers.words.word_classes import COLOURS, KINDS, PRONOUNS, SET_AGAINST, SIDES, SIZES
+from distill.answers.words.word_classes import CLASSES, COLOURS, KINDS, PRONOUNS, SET_AGAINST, SIDES, SIZES
 from distill.answers.words.word_forms import same_word_form
 
 LONG: Final = 8
@@ -103,9 +103,7 @@ _REFLEXIVES: Final = frozenset(
 )
 _PARTICLES: Final = frozenset({"out", "up", "off", "down", "away", "back"})
 """Parts of a verb that may stand after its object: blow the candles out."""
-_AVOIDED_TEXT: Final = """avoid avoids avoiding prevent prevents preventing stop stops stopping refuse fails
-    toy fake vice assistant deputy former lack lacks absent missing"""
-_AVOIDED: Final = frozenset(_AVOIDED_TEXT.split())
+_AVOIDED: Final = CLASSES["avoiding"]
 _MOST_ADDED: Final = 2
 _TURNING: Final = frozenset({"of", "on", "in", "with", "for"})
 _SECOND_CLAUSE = re.compile(r"[,;:]|\b(?:but|or|than|from)\b", re.IGNORECASE)
@@ -145,12 +143,7 @@ def _stems(words: set[str]) -> set[str]:
     return {word[:5] for word in words if len(word) > 2 and not word.isdigit()}
 
 
-_FUNCTION_TEXT: Final = """it is are was were be been being has have had do does did this that these those there here
-    he she they we you i the a an of in on at to by for from with and or as its his her their my our your so not no
-    n't it's he's she's they're that's can will would because into onto about which who
-    es ist sind war der die das den dem ein eine einen im am ce c'est sont le la les un une des du de en au aux el los
-    las una son está il lo gli è sono o os um uma é são het een"""
-_FUNCTION_WORDS: Final = frozenset(_FUNCTION_TEXT.split())
+_FUNCTION_WORDS: Final = CLASSES["function_words"]
 _LONGEST_QUESTION: Final = 400
 _CLASSES: Final = (COLOURS - {"colored"}, SIDES)
 _EASTERN = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")

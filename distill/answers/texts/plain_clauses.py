@@ -40,6 +40,7 @@ from distill.answers.words.word_classes import (
     ARTICLES,
     ASKS_FOR_ANY,
     ATTACHES,
+    CLASSES,
     COLOURS,
     COPIES,
     GERMAN,
@@ -70,7 +71,7 @@ _LATIN = re.compile(r"[^\W\d_]", re.ASCII)
 _ENGLISH: Final = frozenset(
     ["what", "which", "who", "whom", "whose", "where", "how", "why", "is", "are", "does", "the"]
 )
-_BE: Final = frozenset({"is", "are", "was", "were", "be", "been", "being"})
+_BE: Final = CLASSES["be"]
 _ASIDE = re.compile(r"\s\([^()]{1,60}\)")
 _SEEN = re.compile(r"\bcan (?:be )?(?:see|seen|read)\b", re.IGNORECASE)
 _USED = re.compile(r"\bis used (?=for\b)", re.IGNORECASE)

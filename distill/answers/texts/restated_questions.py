@@ -13,15 +13,23 @@ from rapidfuzz.distance import Prefix
 
 from distill.answers.texts.answer_sentences import without_remark
 from distill.answers.words.tokens import only_place, tokens
-from distill.answers.words.word_classes import AFTER, ARTICLES, BEFORE, OPENING, PRONOUNS, SET_AGAINST, affirms
+from distill.answers.words.word_classes import (
+    AFTER,
+    ARTICLES,
+    BEFORE,
+    CLASSES,
+    OPENING,
+    PRONOUNS,
+    SET_AGAINST,
+    affirms,
+)
 from distill.answers.words.word_forms import same_word_form
 
 _LONGEST: Final = 300
 _ASKING: Final = frozenset({"who", "which", "what", "why", "how"})
 _OBJECT_ASKED: Final = frozenset({"do", "does", "did", "than", "whom", "by", "von", "par", "por"})
 """Which country did Germany attack? "Poland attacked Germany" has the same words."""
-_BE_TEXT: Final = "is are was were ist sind war waren est sont était es son era fue está é são foi è sono это"
-_BE: Final = frozenset(_BE_TEXT.split())
+_BE: Final = CLASSES["be_in_any_language"]
 _LINKS: Final = ARTICLES | {"de", "da", "do", "del"}
 _SMALL: Final = _LINKS | PRONOUNS | OPENING | BEFORE | _BE
 _PLACING: Final = frozenset({"in", "of", "for", "at", "on", "by", "en", "de", "à", "em", "im"})

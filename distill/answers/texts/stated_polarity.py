@@ -13,7 +13,7 @@ from typing import Final
 from distill.answers.texts.answer_sentences import LED_IN
 from distill.answers.words.spelling import are_opposites
 from distill.answers.words.tokens import tokens
-from distill.answers.words.word_classes import COLOURS, SET_AGAINST
+from distill.answers.words.word_classes import CLASSES, COLOURS, SET_AGAINST
 from distill.answers.words.word_forms import same_word_form
 
 _LONGEST: Final = 400
@@ -41,10 +41,7 @@ _ASSESSED = re.compile(
     re.IGNORECASE,
 )
 _NEVER = re.compile(r"never\b\s*(?:$|[.,;:!—–])", re.IGNORECASE)
-_SMALL_TEXT: Final = """it is are was were be been being has have had do does did this that these those they he she
-    there the a an of
-    in on at to by for indeed also so as its his her their them any some one can will 's than both which where"""
-_SMALL: Final = frozenset(_SMALL_TEXT.split())
+_SMALL: Final = CLASSES["small_of_statement"]
 _NEGATIONS: Final = frozenset({"not", "no", "never", "nor", "without", "isn't", "aren't"})
 _AND = re.compile(r"[,;]?\s(?:and)\s|[,;]\s", re.IGNORECASE)
 _SUBORDINATES = re.compile(r"[:()]|\b(?:but|while|because|since|if|when|although|with|or|than|not)\b", re.IGNORECASE)

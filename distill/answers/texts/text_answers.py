@@ -31,11 +31,9 @@ from distill.answers.words.spelling import NAMES, are_opposites, in_one_phrase, 
 from distill.answers.words.spelling_variants import compare_spellings, same_things
 from distill.answers.words.tokens import tokens as tokens
 from distill.answers.words.tokens import unabbreviated
-from distill.answers.words.word_classes import ARTICLES, affirms
+from distill.answers.words.word_classes import ARTICLES, CLASSES, affirms
 
-_VAGUE_NUMBERS_TEXT: Final = """none nobody nothing no pair couple double both half third quarter single few several
-    many once twice thrice dozen hundred thousand million billion all every nil o l"""
-_VAGUE_NUMBERS: Final = frozenset(_VAGUE_NUMBERS_TEXT.split())
+_VAGUE_NUMBERS: Final = CLASSES["vague_numbers"]
 ROLES_TURNED: Final = "roles_turned"
 NONE_THERE = re.compile(r"there (?:is|are|was|were) (?:no|not any|not an?)\b", re.IGNORECASE)
 """There are no dogs: an answer of zero."""
@@ -198,10 +196,7 @@ def _same_foreign_word(words: Sequence[str], gold_words: Sequence[str]) -> bool:
     return is_same_word(core[0], gold_word) or is_place or (core[0] == gold_word and not gold_word.isdigit())
 
 
-_PLACE_SIGNS_TEXT: Final = (
-    "市 省 県 都 府 区 县 国 州 自治区 特别行政区 시 도 군 구 광역시 특별시 특별자치시 특별자치도"
-)
-_PLACE_SIGNS: Final = frozenset(_PLACE_SIGNS_TEXT.split())
+_PLACE_SIGNS: Final = CLASSES["place_signs"]
 
 
 def _symbols(text: str) -> str:

@@ -11,11 +11,10 @@ from typing import Final
 from distill.answers.texts.restated_questions import is_form_of_any
 from distill.answers.words.spelling import are_opposites
 from distill.answers.words.tokens import only_place, tokens
-from distill.answers.words.word_classes import ARTICLES
+from distill.answers.words.word_classes import ARTICLES, CLASSES
 
 _LONGEST: Final = 400
-_BE_TEXT: Final = "is are was were be been ist sind war waren est sont était es son era fue está é são foi è sono это"
-_BE: Final = frozenset(_BE_TEXT.split())
+_BE: Final = CLASSES["be_in_any_language"]
 _DO: Final = frozenset({"do", "does", "did"})
 _BY: Final = frozenset({"by", "von", "par", "por"})
 _THE: Final = ARTICLES | {"der", "die", "das", "den", "dem", "le", "la", "les", "el", "los", "las", "il", "o", "os"}

@@ -11,8 +11,9 @@ from distill.answers.compare_result import CompareResult, correct, undecided, wr
 from distill.answers.texts.denied_answers import COPULA
 from distill.answers.texts.stated_polarity import compares, stated_polarity
 from distill.answers.words.basic_words import is_colour, is_same_word
+from distill.answers.words.spelling import OPPOSITES_ABROAD
 from distill.answers.words.tokens import tokens
-from distill.answers.words.word_classes import COLOURS, SIDES
+from distill.answers.words.word_classes import CLASSES, COLOURS, SIDES
 from distill.answers.words.word_forms import same_word_form
 
 _YES: Final = frozenset({"yes", "yeah", "yep"})
@@ -95,10 +96,7 @@ _COMPARED = re.compile(r"\b(?:than|as|between|both|all|every|more)\b", re.IGNORE
 _OTHER_PAIR: Final = {"yes": "true", "no": "false", "true": "yes", "false": "no"}
 _CONDITION = re.compile(r"\W*(?:yes|no)\W+(?:but |only )*(?:if|unless)\b", re.IGNORECASE)
 _NOT_TRUE = re.compile(r"(?:^|\b(?:is|was|are|were)\s)not (true|false|correct)$", re.IGNORECASE)
-_SMALL_TEXT: Final = """it is are was were be been has have had do does did this that they he she there the a an of
-    in on at to by for indeed also so not no n't isn't aren't wasn't doesn't don't didn't weren't hasn't
-    as its never ever one"""
-_SMALL_WORDS: Final = frozenset(_SMALL_TEXT.split())
+_SMALL_WORDS: Final = CLASSES["small_of_yes_or_no"]
 _FORM: Final = re.compile(r"\s*(?:is|are|was|were|does|do|did|has|have|had|can)\b", re.IGNORECASE)
 
 
@@ -204,30 +202,14 @@ def _repeats_foreign(text: str, question: str) -> str | None:
     return "no" if denied or turned else "yes"
 
 
-_FOREIGN_OPPOSITES_TEXT: Final = """
-    offen/geschlossen offen/zu geöffnet/geschlossen geöffnet/zu auf/zu an/aus voll/leer groß/klein alt/jung
-    mehr/weniger heiß/kalt erlaubt/verboten gleich/verschieden ouvert/fermé ouverte/fermée ouverts/fermés
-    ouvertes/fermées plein/vide pleine/vide allumé/éteint plus/moins vieux/jeune autorisé/interdit grand/petit
-    grande/petite abierto/cerrado abierta/cerrada abiertos/cerrados abiertas/cerradas lleno/vacío llena/vacía
-    encendido/apagado encendida/apagada más/menos permitido/prohibido grande/pequeño grande/pequeña aberto/fechado
-    aberta/fechada abertos/fechados abertas/fechadas cheio/vazio cheia/vazia ligado/desligado mais/menos sentado/pé
-    aperto/chiuso aperta/chiusa aperti/chiusi pieno/vuoto acceso/spento più/meno
-"""
-_FOREIGN_OPPOSITES: Final = frozenset(frozenset(pair.split("/")) for pair in _FOREIGN_OPPOSITES_TEXT.split())
-
-
 def _is_foreign_opposite(word: str, other: str) -> bool:
     """Whether two words of one language exclude each other: offen and geschlossen, rot and blau."""
     if is_colour(word) and is_colour(other):
         return not is_same_word(word, other)
-    return frozenset((word, other)) in _FOREIGN_OPPOSITES
+    return frozenset((word, other)) in OPPOSITES_ABROAD
 
 
-_FOREIGN_SMALL_TEXT: Final = (
-    "es ist gibt da der die das ein eine einen auf il elle y a n'y est un une de d' le la les el los las hay está são"
-    " o os as um uma é è gli lo c'est sont sind"
-)
-_FOREIGN_SMALL: Final = frozenset(_FOREIGN_SMALL_TEXT.split())
+_FOREIGN_SMALL: Final = CLASSES["small_abroad"]
 
 _ASKS_IN_HAN = re.compile("吗|嗎|么|是否|是不是|有没有|有沒有")
 _DENIES_IN_HAN = re.compile("^(?:没有?|沒有?|不|未)")

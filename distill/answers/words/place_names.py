@@ -10,39 +10,10 @@ from functools import lru_cache
 from typing import Final
 
 from distill.answers.compare_result import CompareResult, correct, wrong
+from distill.answers.tables import read_table
 
 _LANGUAGES: Final = ("en", "de", "fr", "es", "it", "pt", "nl", "zh", "ja", "ko", "ar", "hi", "ru", "pl", "tr", "sv")
-_OTHER_NAMES_TEXT: Final = """
-    AE:united arab emirates|emirates|uae BA:bosnia|bosnia herzegovina BN:brunei darussalam BO:plurinational
-    state of bolivia BY:byelorussia CD:democratic republic of congo|dr congo|drc|zaire|congo kinshasa|democratic
-    republic of the congo CF:car CG:congo brazzaville|republic of congo|republic of the congo CI:ivory
-    coast|cote d'ivoire CN:prc|people's republic of china|mainland china CV:cape verde|cabo verde
-    CZ:czechia|czech republic|the czech republic FM:federated states of micronesia|micronesia GB:united
-    kingdom|the uk|uk|great britain|united kingdom of great britain and northern ireland|britain GM:the
-    gambia|gambia HK:hong kong|hong kong sar IR:islamic republic of iran|persia KP:north korea|democratic
-    people's republic of korea|dprk KR:south korea|republic of korea|korea republic of|rok LA:lao people's
-    democratic republic|lao pdr|lao LY:libyan arab jamahiriya MD:republic of moldova MK:macedonia|fyrom|former
-    yugoslav republic of macedonia|republic of north macedonia MM:myanmar|burma MO:macao|macau
-    NL:netherlands|holland|the netherlands PS:palestine|state of palestine|palestinian territories
-    RU:russia|russian federation|the russian federation RW:ruanda SY:syrian arab republic SZ:swaziland|eswatini
-    TL:east timor|timor leste TR:turkey|türkiye|turkiye|republic of turkey TW:taiwan|chinese taipei|republic of
-    china TZ:united republic of tanzania US:united states|usa|the us|us|eeuu|ee uu|united states of
-    america|america|the united states|the usa VA:holy see|vatican VE:bolivarian republic of venezuela VN:viet
-    nam|socialist republic of vietnam DE:federal republic of germany|frg FR:french republic GR:hellenic
-    republic|hellas EG:arab republic of egypt SK:slovak republic CH:swiss confederation KG:kyrgyz
-    republic|kirghizia TT:trinidad tobago LK:ceylon IE:republic of ireland|eire CY:republic of cyprus
-    ZA:rsa|republic of south africa IN:republic of india IN:hindustan ID:republic of indonesia PH:republic of
-    the philippines|the philippines SG:republic of singapore PL:republic of poland IT:italian republic
-    AT:republic of austria PT:portuguese republic ES:kingdom of spain SE:kingdom of sweden NO:kingdom of norway
-    DK:kingdom of denmark BE:kingdom of belgium SA:kingdom of saudi arabia|ksa TH:kingdom of thailand|siam
-    MA:kingdom of morocco JO:hashemite kingdom of jordan|kingdom of jordan BH:kingdom of bahrain MX:united
-    mexican states BR:federative republic of brazil AR:argentine republic CO:republic of colombia PE:republic of
-    peru CL:republic of chile KE:republic of kenya NG:federal republic of nigeria GH:republic of ghana
-    ET:federal democratic republic of ethiopia PK:islamic republic of pakistan BD:people's republic of
-    bangladesh AF:islamic republic of afghanistan IQ:republic of iraq KZ:republic of kazakhstan FI:republic of
-    finland HU:republic of hungary RS:republic of serbia HR:republic of croatia SI:republic of slovenia
-    LT:republic of lithuania LV:republic of latvia EE:republic of estonia BG:republic of bulgaria
-"""
+_TABLE: Final = read_table(__file__)
 _NEVER: Final = frozenset({"world", "georgia", "us", "car", "jersey", "turkey", "chad", "guinea", "america"})
 """Names that often mean something else: another country beside them is not a wrong answer."""
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
@@ -97,23 +68,14 @@ _NOT_PART: Final = "".join(
 @lru_cache(maxsize=1)
 def _listed_names() -> dict[str, tuple[str, ...]]:
     """The listed names of each code."""
-    listed = re.findall(r"([A-Z]{2}):(.*?)(?=\s[A-Z]{2}:|\Z)", " ".join(_OTHER_NAMES_TEXT.split()))
-    return {code: tuple(_plain(name) for name in names.split("|")) for code, names in listed}
+    return {code: tuple(map(_plain, names.split("|"))) for code, names in _TABLE["countries"].items()}
 
 
 _ARTICLE = re.compile(r"^(?:the|les?|la|los|las|el|i|gli|die|der|os?|as?) |^l'")
 _COUNTRY: Final = 2
 _DAY: Final = 4
 """Letters of the code of a country, and of a day of the week."""
-_STATES_TEXT: Final = """
-    AL Alabama;AK Alaska;AZ Arizona;AR Arkansas;CA California;CO Colorado;CT Connecticut;DE Delaware;FL Florida;
-    GA Georgia;HI Hawaii;ID Idaho;IL Illinois;IN Indiana;IA Iowa;KS Kansas;KY Kentucky;LA Louisiana;ME Maine;
-    MD Maryland;MA Massachusetts;MI Michigan;MN Minnesota;MS Mississippi;MO Missouri;MT Montana;NE Nebraska;
-    NV Nevada;NH New Hampshire;NJ New Jersey;NM New Mexico;NY New York;NC North Carolina;ND North Dakota;OH Ohio;
-    OK Oklahoma;OR Oregon;PA Pennsylvania;RI Rhode Island;SC South Carolina;SD South Dakota;TN Tennessee;TX Texas;
-    UT Utah;VT Vermont;VA Virginia;WA Washington;WV West Virginia;WI Wisconsin;WY Wyoming
-"""
-STATES: Final = dict(pair.strip().split(" ", 1) for pair in _STATES_TEXT.split(";"))
+STATES: Final[dict[str, str]] = _TABLE["states"]
 """Codes and names of the states of the USA."""
 
 

@@ -10,66 +10,14 @@ from typing import Final
 
 from distill.answers.compare_result import CompareResult, correct, undecided
 from distill.answers.numbers.number_words import ORDINAL_NAME, TENS, ordinal_value, spelled
+from distill.answers.tables import read_table
 from distill.answers.words.place_names import STATES, compare_places
 from distill.answers.words.spelling import without_accents
 
-_SHORT_TEXT: Final = """
-    dept=department ave=avenue av=avenue rd=road blvd=boulevard ln=lane pkwy=parkway hwy=highway sq=square
-    apt=apartment co=company corp=corporation inc=incorporated ltd=limited assn=association assoc=association
-    bros=brothers intl=international int'l=international natl=national nat'l=national govt=government
-    gov't=government mfg=manufacturing univ=university inst=institute lab=laboratory labs=laboratories ctr=center
-    bldg=building fl=floor rm=room ste=suite str=strasse str=straße jr=junior sr=senior prof=professor dr=doctor
-    capt=captain gen=general gov=governor sen=senator rev=reverend hon=honorable mr=mister mgr=manager dir=director
-    asst=assistant pres=president vp=vice-president dep=deputy sec=secretary w=west e=east n=north s=south
-    nw=northwest ne=northeast sw=southwest se=southeast p=page pp=pages pg=page vol=volume ch=chapter sec=section
-    fig=figure no=number nr=number tel=telephone ph=phone ext=extension est=established jan=january feb=february
-    mar=march apr=april jun=june jul=july aug=august sep=september sept=september oct=october nov=november
-    dec=december mon=monday tue=tuesday tues=tuesday wed=wednesday thu=thursday thur=thursday thurs=thursday
-    fri=friday sat=saturday sun=sunday hrs=hours hr=hour min=minute mins=minutes sec=seconds wk=week wks=weeks
-    yr=year yrs=years st=street st=saint mt=mount ft=fort approx=approximately max=maximum min=minimum avg=average
-    qty=quantity amt=amount info=information temp=temperature tech=technology mgmt=management dist=district
-    div=division sch=school hosp=hospital lib=library mkt=market pl=place ct=court ter=terrace cres=crescent
-    vs=versus bro=brother sis=sister eng=engineering acct=account admin=administration attn=attention
-    cert=certificate comm=committee exec=executive dev=development ex=example misc=miscellaneous org=organization
-    pop=population ref=reference reg=registration res=research
-"""
-_SHORT: Final = frozenset(tuple(pair.split("=")) for pair in _SHORT_TEXT.split())
-_SAME_THING_TEXT: Final = """
-    co2=carbon dioxide; h2o=water; o2=oxygen; nacl=sodium chloride; nacl=table salt; n2=nitrogen; h2=hydrogen;
-    ch4=methane; nh3=ammonia; hcl=hydrochloric acid; hcl=hydrogen chloride; h2so4=sulfuric acid; h2so4=sulphuric
-    acid; hno3=nitric acid; caco3=calcium carbonate; naoh=sodium hydroxide; co=carbon monoxide; o3=ozone;
-    h2o2=hydrogen peroxide; fe2o3=iron oxide; c6h12o6=glucose; no2=nitrogen dioxide; so2=sulfur dioxide; so2=sulphur
-    dioxide; n2o=nitrous oxide; nahco3=sodium bicarbonate; nahco3=baking soda; agno3=silver nitrate; cuso4=copper
-    sulfate; mgo=magnesium oxide; kcl=potassium chloride; sio2=silicon dioxide; cell phone=mobile phone;
-    cellphone=mobile phone; couch=sofa; dna=deoxyribonucleic acid; usa=united states of america; tv=television;
-    fridge=refrigerator; faucet=tap; eggplant=aubergine; zucchini=courgette; soccer ball=football ball;
-    hoover=vacuum cleaner; mom=mother; dad=father; gas=gasoline; petrol=gasoline; gas station=petrol station;
-    flashlight=torch; ladybug=ladybird; o.k.=ok; sneakers=trainers; diaper=nappy; truck=lorry; elevator=lift;
-    sidewalk=pavement; movie theater=cinema; autumn=fall; popsicle=ice lolly; cotton candy=candy floss; french
-    fries=chips; potato chips=crisps; crosswalk=zebra crossing; parking lot=car park; garbage can=trash can; trash
-    can=dustbin; mailbox=letterbox; stroller=pushchair; bathing suit=swimsuit; bike=bicycle; plane=airplane;
-    fall=autumn; living room=sitting room; stove top=stovetop; hot dog=frankfurter; doughnut=donut;
-    firefighter=fireman; asleep=sleeping; taxi=cab; round=circular; christmas=xmas; automobile=car; female=woman;
-    male=man; females=women; males=men; taxicab=taxi; octagon=octagonal; blond=blonde;  policeman=police officer;
-    nrw=nordrhein-westfalen; la=los angeles; l.a.=los angeles; sf=san francisco; d.c.=washington; dc=washington;
-    oj=orange juice; pc=personal computer; uk=united kingdom; drugstore=pharmacy; chemist=pharmacy;
-    coriander=cilantro;
-    happy=joyful; happy=cheerful; scared=afraid; scared=frightened; afraid=frightened; backpack=rucksack;
-    motorcycle=motorbike; closed=shut; old=elderly; hp=hewlett-packard; volkswagen=vw; xl=extra large; human
-    resources=hr; night=nighttime; summer=summertime; winter=wintertime; cloudy=overcast; stroller=baby carriage;
-    fire truck=fire engine; doctor=physician; glasses=eyeglasses; glasses=spectacles; train station=railway station;
-    taking a picture=taking a photo; taking pictures=taking photos; taking pictures=photographing; taking a
-    picture=photographing; frisbee=flying disc; taxi=yellow cab; riding a bike=cycling; riding a bicycle=cycling;
-    sleeping=taking a nap; sleeping=napping; rainy=raining; snowy=snowing; sofa=couch; dusk=twilight; infant=baby;
-    automobile=car; parking garage=car park; cookie=biscuit; pants=trousers; purse=handbag; candy=sweets;
-    vacation=holiday; transportation=transport; second place=runner-up; unhappy=sad; ill=sick; big=large; nearly
-    equal=about equal; equal=the same; smartphone=cell phone; smartphone=mobile phone; baseball mitt=baseball glove;
-    decreased=fell; decreased=dropped; decreased=declined; decreased=went down; increased=rose; increased=grew;
-    increased=went up; decrease=decline; new york=new york city; new york=nyc; lawyer=attorney; cop=police officer;
-    eye doctor=ophthalmologist
-"""
+_TABLE: Final = read_table(__file__)
+_SHORT: Final = frozenset(tuple(pair.split("=")) for pair in _TABLE["short"].split())
 _SAME_THING: Final = frozenset(
-    frozenset(pair.strip().split("=")) for pair in " ".join(_SAME_THING_TEXT.split()).split(";")
+    frozenset(pair.strip().split("=")) for pair in " ".join(_TABLE["same_thing"].split()).split(";")
 )
 _FEWEST_LETTERS: Final = 4
 
@@ -84,18 +32,8 @@ def same_things(gold: str) -> tuple[str, ...]:
 
 
 _ORDINAL = re.compile(rf"{ORDINAL_NAME}|\b(?P<digits>\d+)\s?(?:st|nd|rd|th)\b", re.IGNORECASE)
-_FOREIGN_ORDINALS_TEXT: Final = """
-    первого|premier|première|erste|ersten|erster|primer|primera|primero|primo|prima|primeiro|primeira
-    второго|deuxième|seconde|zweite|zweiten|zweiter|segundo|segunda|secondo|seconda
-    третьего|troisième|dritte|dritten|dritter|tercer|tercera|tercero|terzo|terza|terceiro|terceira
-    четвёртого|quatrième|vierte|vierten|vierter|cuarto|cuarta|quarto|quarta
-    пятого|cinquième|fünfte|fünften|fünfter|quinto|quinta
-    шестого|sixième|sechste|sechsten|sechster|sexto|sexta|sesto|sesta седьмого|septième|siebte|siebten|séptimo|settimo
-    восьмого|huitième|achte|achten|octavo|ottavo девятого|neuvième|neunte|neunten|noveno|nono
-    десятого|dixième|zehnte|zehnten|décimo|decimo
-"""
 FOREIGN_ORDINALS: Final = {
-    name: value for value, names in enumerate(_FOREIGN_ORDINALS_TEXT.split(), start=1) for name in names.split("|")
+    name: value for value, names in enumerate(_TABLE["ordinals"].split(), start=1) for name in names.split("|")
 }
 _FOREIGN_ORDINAL = re.compile(
     rf"\b({'|'.join(sorted(FOREIGN_ORDINALS, key=len, reverse=True))})\b|\b(\d+)(?:er|ère|re|e|ème|eme|o|a|\.)(?=\s)"

@@ -6,13 +6,9 @@ One of the two must be the plain form: interested and interesting are two words.
 from functools import lru_cache
 from typing import Final
 
-_FORMS_TEXT: Final = """
-    people=person men=man women=woman children=child mice=mouse teeth=tooth leaves=leaf knives=knife geese=goose
-    shelves=shelf wolves=wolf feet=foot loaves=loaf halves=half wooden=wood golden=gold woollen=wool woolen=wool
-    ran=run rode=ride ate=eat slept=sleep drank=drink sat=sit stood=stand drove=drive flew=fly swam=swim threw=throw
-    held=hold wore=wear rose=rise fell=fall grew=grow gold=golden
-"""
-_IRREGULAR: Final = dict(form.split("=") for form in _FORMS_TEXT.split())
+from distill.answers.tables import read_table
+
+_IRREGULAR: Final = dict(form.split("=") for form in read_table(__file__)["forms"].split())
 _ENDINGS: Final = ("s", "es", "ies", "ing", "ed", "ward", "wards")
 _OTHER_WORDS: Final = frozenset({"news", "united", "glasses", "works", "means", "states", "ours", "hers", "being"})
 """Words that only look like a form of another."""

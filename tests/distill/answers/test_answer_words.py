@@ -185,3 +185,8 @@ def test_what_is_decided_and_what_is_left_open(prediction: str, gold: str, kind:
 )
 def test_a_country_has_its_other_names_inside_a_sentence(text: str, gold: str, verdict: str) -> None:
     assert judge(text, gold, question="Which country had the second largest share?").verdict == verdict
+
+
+@pytest.mark.parametrize("name", ["Republic of India", "Hindustan"])
+def test_a_country_has_all_of_its_listed_names(name: str) -> None:
+    assert judge(name, "India").verdict == judge("India", name).verdict == CORRECT
