@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from distill.artifacts.files import Output, atomic_path, file_sha256, write_text
-from distill.artifacts.layout import QUARANTINE, RECIPE, SAMPLES
+from distill.artifacts.layout import ARM_DATASETS, DATASET, DECISIONS, QUARANTINE, RECIPE, SAMPLES, SIGNALS
 from distill.artifacts.manifest import Manifest, fingerprint, require
 from distill.errors import DataError
 from distill.local_paths import as_argument
@@ -99,10 +99,24 @@ def traces_digest(generated: Manifest) -> str:
     return fingerprint({**digests, SAMPLES: generated.inputs.get(SAMPLES)})
 
 
+def dataset_digest(filtered: Manifest, arm: str = "") -> str:
+    """Digest of what a training stage reads of a finished filter stage.
+
+    It covers the rows and not the settings, so a filter that runs again and selects the same rows makes no training
+    stale. The rows of an arm are written later, from lists, decisions and signals.
+    """
+    read = (f"{ARM_DATASETS}/", f"{SIGNALS}/", DECISIONS) if arm else (f"{DATASET}/train/",)
+    return fingerprint({path: output.sha256 for path, output in filtered.outputs.items() if path.startswith(read)})
+
+
 def learned_from(trained: Manifest, filtered: Manifest) -> bool:
     """Whether a finished stage learned from this dataset, or from no traces."""
-    datasets = {value for key, value in trained.fields.items() if key.partition(":")[0] == "data.traces"}
-    return datasets <= {filtered.fingerprint}
+    datasets = {key.partition(":"): value for key, value in trained.fields.items()}
+    return all(
+        digest == dataset_digest(filtered, arm)
+        for (source, _, arm), digest in datasets.items()
+        if source == "data.traces"
+    )
 
 
 def weights_digest(trained: Manifest) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from distill.artifacts.integrity import dataset_digest
 from distill.artifacts.layout import by_number, rollouts_folder, train_data_folder
 from distill.artifacts.manifest import Manifest, flatten, require
 from distill.data import reader, sources
@@ -73,11 +74,11 @@ class TrainingRow:
 
 
 def fields(recipe: Recipe, run: Path, stage: Stage) -> dict[str, Any]:
-    """What identifies the data of a stage: the filter's fingerprint, or the sources' content."""
+    """What identifies the data of a stage: the content of the filter's dataset, or of the sources."""
     result: dict[str, Any] = {}
     if is_traces(stage):
         upstream = require(run, "filter", next_step=f"run {run_command('filter', recipe.path, run)} first")
-        result[f"data.{stage.data}"] = upstream.fingerprint
+        result[f"data.{stage.data}"] = dataset_digest(upstream, stage.data.partition(":")[2])
     if stage.visual is not None or stage.rollouts is not None:
         noted = scores.settings(run, stage.name) or {"journals": {}}
         result |= {f"{scores.FIELD}{teacher}": journal for teacher, journal in noted["journals"].items()}

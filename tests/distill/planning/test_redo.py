@@ -14,7 +14,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from distill.artifacts.files import directory_sha256, write_json
-from distill.artifacts.integrity import weights_digest
+from distill.artifacts.integrity import dataset_digest, weights_digest
 from distill.artifacts.json_lines import seal
 from distill.artifacts.layout import QUARANTINE, SAMPLES
 from distill.artifacts.manifest import Manifest, Output, flatten
@@ -139,8 +139,10 @@ def test_stages_that_were_made_from_earlier_traces_or_an_earlier_dataset_are_nam
     now = load(recipe)
     assert "every finished stage stays as it is" in redo_text(now, now, run)
     fields = {"generate.outputs": "an earlier digest"}
-    Manifest(stage="filter", fingerprint="now", fields=fields, counts={"input": 50_000}).write(run / "filter")
-    for stage, dataset in (("align", "now"), ("reason", "before"), ("polish", "now")):
+    filtered = Manifest(stage="filter", fingerprint="now", fields=fields, counts={"input": 50_000})
+    filtered.write(run / "filter")
+    now_learned = dataset_digest(filtered)
+    for stage, dataset in (("align", now_learned), ("reason", "before"), ("polish", now_learned)):
         note("train", run, stage, fields={"data.traces": dataset}, counts={"steps": 120})
     text = redo_text(now, now, run)
     assert "stays as it is" not in text

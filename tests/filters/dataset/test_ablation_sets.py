@@ -1,6 +1,7 @@
 """Ablation arms are lists of ids, made by default; their rows are written when training asks for them."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -141,3 +142,20 @@ def test_an_arm_needs_a_finished_filter(tmp_path):
 def test_an_unknown_arm_is_refused_on_loading(tmp_path):
     with pytest.raises(RecipeError, match=r"traces:randon.*did you mean 'traces:random'"):
         recipe(tmp_path, data="traces:randon")
+
+
+@pytest.mark.parametrize("data", ["traces", "traces:random"])
+def test_training_is_stale_for_other_rows_and_not_for_a_filter_that_ran_again(tmp_path, data):
+    """A run that asks again for a failed trace has other journals; if the rows are the same, so is their identity."""
+    samples, traces = fixtures.small_world(tmp_path / "pictures", questions=12)
+    read, run = recipe(tmp_path, data), tmp_path / "run"
+
+    def identity(latency_s: float, left_out: int = 0) -> tuple[str, str]:
+        again = [replace(trace, latency_s=latency_s) for trace in traces[left_out:]]
+        fixtures.generate_folder(run, samples, again)
+        filtered = apply(read, run)
+        return filtered.fingerprint, rows.fields(read, run, read.stages[0])[f"data.{data}"]
+
+    first, later, fewer = identity(1.0), identity(2.0), identity(1.0, left_out=4)
+    assert first[0] != later[0] and first[1] == later[1]
+    assert first[1] != fewer[1]
