@@ -286,14 +286,14 @@ def _guessed(
     if root is None:
         said = [f"{role} = {name!r}" for role, name in columns.items()]
         lines.append(f"{table.label}: columns {', '.join(map(repr, guessed.names))}")
-        if unread := guessed_columns.unread_tables(table, Path(values["source"])):
-            lines.append(f"not read: {', '.join(unread)}; to read one of them, give its path")
+        lines += guessed_columns.unread_tables(table, Path(values["source"]))
         lines.append(f"guessed: format {guessed.format}; {', '.join(said)} (--column image=NAME changes one)")
         if not columns.get("answer") and guessed.format in ("plain", "scienceqa"):
             rest = [name for name in guessed.names if name not in columns.values()]
             columns_left = " or ".join(map(repr, rest[:_SHOWN]))
             hint = f"; if {columns_left} holds them, say --column answer=NAME" if rest else ""
             lines.append(f"guessed: no column of right answers, so traces are kept by their agreement alone{hint}")
+        lines += guessed_columns.other_images(table, guessed)
         if not table.hub:
             lines.append(f"images: in {guessed.images_root}")
     if guessed.outside:

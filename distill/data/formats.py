@@ -20,6 +20,7 @@ from distill.data.gold_answers import votes
 from distill.data.row_values import (
     PLACEHOLDER,
     Choices,
+    choice_columns,
     image_names,
     pick_column,
     read_answer_type,
@@ -139,7 +140,8 @@ def _needed(source: DataSource, present: set[str]) -> dict[str, tuple[str, ...]]
         case "cocoqa":
             needed = {"question": ("question",), "image": image_names(source, "image_id", "img_id")}
         case "scienceqa":
-            needed = {"question": (source.columns.question,), "choices": CHOICES}
+            lettered = choice_columns(present).values()
+            needed = {"question": (source.columns.question,), "choices": (*CHOICES, *lettered)}
         case "traces":
             needed = {"question": ("messages",), "answer": ("answer",)}
         case _:
@@ -253,7 +255,7 @@ def _candidates(cell: ImageCell, *names: str) -> ImageCell:
 
 
 def _scienceqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
-    cell = pick_column(values, CHOICES)[1]
+    cell = choices_of(values)
     if cell is None:  # a table may mix questions with and without choices
         return _plain(values, source, with_image=False)
     choices = Choices.read(cell)
@@ -268,6 +270,15 @@ def _scienceqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
         meta={**read_difficulty(values, source), **_explanations(values), "options": list(choices.texts)},
     )
     return ParsedRow(images=read_images(values, source, required=False), questions=(question,))
+
+
+def choices_of(values: Mapping[str, Any]) -> Any:
+    """The cell that holds the choices of a row, or its columns for single choices; None without choices."""
+    cell = pick_column(values, CHOICES)[1]
+    if cell is not None:
+        return cell
+    lettered = {label: values.get(column) for label, column in choice_columns(values).items()}
+    return lettered if any(text not in (None, "") for text in lettered.values()) else None
 
 
 def _explanations(values: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.data import sources
-from distill.data.formats import CHOICES, TURNS
+from distill.data.formats import CHOICES, TURNS, choices_of
 from distill.data.gold_answers import RowError
 from distill.data.images import image_paths
 from distill.data.images.image_suffixes import image_suffixes
@@ -70,11 +70,12 @@ def files_below(
 
 
 def unread_tables(table: SourceTable, folder: Path) -> list[str]:
-    """The names of the other tables in a folder whose table is read."""
+    """A line about the other tables in a folder whose table is read."""
     if table.hub or not folder.is_dir():
         return []
     beside = (file for file in sources.files_beside(folder) if file not in table.files)
-    return [file.name for file in beside if suffix_of(file) in KINDS]
+    unread = [file.name for file in beside if suffix_of(file) in KINDS]
+    return [f"not read: {', '.join(unread)}; to read one of them, give its path"] if unread else []
 
 
 def guess(table: SourceTable, given: Mapping[str, str]) -> GuessedSource:
@@ -86,12 +87,21 @@ def guess(table: SourceTable, given: Mapping[str, str]) -> GuessedSource:
     paths = [path for row in rows for path in _paths(row.get(columns.get("image", "")))]
     root = _images_root(table.root, paths)
     return GuessedSource(
-        format=_format(names, rows),
+        format=_format(names, rows, columns.get("answer", "")),
         columns=columns,
         names=names,
         images_root=root,
         outside=any(_leads_out(root, path) for path in paths if _is_file(root / path)),
     )
+
+
+def other_images(table: SourceTable, guessed: GuessedSource) -> list[str]:
+    """A line about columns that hold images as often as not and that the guess does not read."""
+    rows = [row.values for row in islice(sources.rows(table), _LOOKED_AT) if isinstance(row, SourceRow)]
+    rest = [name for name in guessed.names if name not in guessed.columns.values()]
+    held = [name for name in rest if rows and sum(_holds_image(row.get(name)) for row in rows) >= _HALF * len(rows)]
+    named = ", ".join(map(repr, held))
+    return [f"not read: other images, in {named}; a list in one column gives a question several"] if held else []
 
 
 def cells_for_names(table: SourceTable) -> list[str]:
@@ -109,23 +119,25 @@ def _letters(name: str) -> str:
     return "".join(letter for letter in unicodedata.normalize("NFKD", name.casefold()) if letter.isalpha())
 
 
-def _format(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+def _format(names: Sequence[str], rows: Sequence[Mapping[str, Any]], answer: str) -> str:
     if "texts" in names:
         return "finevision"
     if any(turns in names for turns in TURNS):
         return "llava"
     if "query" in names and ("imgname" in names or "label" in names):
         return "chartqa"
-    cells = [row.get(name) for row in rows for name in CHOICES if row.get(name)]
-    return "scienceqa" if cells and all(map(_holds_choices, cells)) else "plain"
+    asked = [(cell, row.get(answer)) for row in rows if (cell := choices_of(row)) is not None]
+    # A column named A or 1 may be anything, so the answers must name choices.
+    strict = not set(CHOICES).intersection(names)
+    return "scienceqa" if asked and all(_holds_choices(cell, answer, strict) for cell, answer in asked) else "plain"
 
 
-def _holds_choices(cell: Any) -> bool:
+def _holds_choices(cell: Any, answer: Any, strict: bool) -> bool:
     try:
-        Choices.read(cell)
+        choices = Choices.read(cell)
+        return not strict or choices.letter(answer) is not None
     except RowError:
         return False
-    return True
 
 
 def _column(
@@ -135,14 +147,21 @@ def _column(
     free = [name for name in names if name not in given.values()]
     plain = {_letters(name): name for name in reversed(free)}
     usual_names = map(_letters, _NAMES[role].split())
-    if found := next((plain[usual] for usual in usual_names if usual in plain), None):
-        return found
-    holds = {"image": lambda cell: bool(_paths(cell)) or _is_bytes(cell), "question": _asks}.get(role)
+    usual = [plain[name] for name in usual_names if name in plain]
+    if usual and role == "image":  # of `image` and `images` one may be all but empty
+        return max(usual, key=lambda name: sum(_holds_image(row.get(name)) for row in rows))
+    if usual:
+        return usual[0]
+    holds = {"image": _holds_image, "question": _asks}.get(role)
     if holds is None:
         return None
     shares = {name: sum(holds(row.get(name)) for row in rows) for name in free}
     best = max(shares, key=shares.__getitem__, default="")
     return best if best and shares[best] > _HALF * len(rows) else None
+
+
+def _holds_image(cell: Any) -> bool:
+    return bool(_paths(cell)) or any(map(_is_bytes, cell if isinstance(cell, list) else [cell]))
 
 
 def _asks(cell: Any) -> bool:
@@ -155,7 +174,8 @@ def _is_bytes(cell: Any) -> bool:
 
 def _paths(cell: Any) -> list[str]:
     items = cell if isinstance(cell, list) else [cell]
-    return [item for item in items if isinstance(item, str) and Path(item).suffix.lower() in image_suffixes()]
+    texts = [item.replace("\\", "/") for item in items if isinstance(item, str)]
+    return [text for text in texts if Path(text).suffix.lower() in image_suffixes()]
 
 
 def _leads_out(root: Path, path: str) -> bool:

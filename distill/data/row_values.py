@@ -5,7 +5,7 @@ Checks a value and raises RowError with a reason; does not know which columns a 
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -185,6 +185,20 @@ def read_turns(value: Any, column: str) -> list[Mapping[str, Any]]:
     return value
 
 
+_CHOICE_COLUMN = re.compile(r"(?:option|choice)[ _.-]?(?P<label>[a-z]|\d{1,2})|(?P<letter>[a-z])", re.IGNORECASE)
+
+
+def choice_columns(names: Iterable[str]) -> Mapping[str, str]:
+    """Label to column, where a table has a column for each choice, such as A and B, option_a and option_b, choice1.
+
+    None unless the labels begin with A, 0 or 1 and there are two.
+    """
+    matches = ((name, _CHOICE_COLUMN.fullmatch(name)) for name in names)
+    columns = {(match["label"] or match["letter"]).upper(): name for name, match in matches if match}
+    found = dict(sorted(columns.items(), key=lambda item: (len(item[0]), item[0])))
+    return found if any({first, second} <= found.keys() for first, second in ("AB", "01", "12")) else {}
+
+
 @dataclass(frozen=True, slots=True)
 class Choices:
     """The texts of the choices in order; the row's own labels where it has some."""
@@ -252,8 +266,8 @@ def _parsed(cell: Any) -> Any:
 
 
 def _labelled(value: Mapping[Any, Any]) -> tuple[list[Any], Any]:
-    """Labels and texts of an object. Parquet writes a label that a row does not have as an empty cell."""
+    """Labels and texts of an object. Tables write a label that a row does not have as an empty cell."""
     if isinstance(value.get("text"), list) and isinstance(value.get("label"), list):
         return value["label"], value["text"]
-    present = {label: text for label, text in value.items() if text is not None}
+    present = {label: text for label, text in value.items() if text not in (None, "")}
     return list(present), list(present.values())

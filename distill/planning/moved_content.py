@@ -1,4 +1,4 @@
-"""Whether another path in a recipe leads to the same model or data, compared by content."""
+"""Whether another path in a recipe leads to the same model or data, and the same path to other data, by content."""
 
 import re
 from collections.abc import Iterator
@@ -40,6 +40,16 @@ def is_moved(path: str, before: tuple[Recipe, Any], now: tuple[Recipe, Any], run
     if not content:
         return False
     return content == _content(*before, name) or (run is not None and content in _notes(run, path, name))
+
+
+def is_other_source(path: str, recipe: Recipe, value: Any, run: Path) -> bool:
+    """Whether the files of a source have other content than the stages of `run` noted. Images are not compared."""
+    source = _SOURCE.fullmatch(path)
+    if not source:
+        return False
+    noted = {note for note in _notes(run, path, source[1]) if note not in ("", str(None))}
+    content = _content(recipe, value, source[1]) if noted else ""
+    return bool(content) and content not in noted
 
 
 def _content(recipe: Recipe, value: str, source: str | None) -> str:

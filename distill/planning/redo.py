@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.planning.edited_code import is_edited
-from distill.planning.moved_content import is_moved
+from distill.planning.moved_content import is_moved, is_other_source
 from distill.recipe.effects import RecipeKey, key_values, path_parts
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
@@ -19,6 +19,7 @@ from distill.recipe.sections.stages import Stage, is_traces, start_of
 from teacher.engines.vllm.vllm_options import server_answer_options
 
 OLD_CODE, EDITED_CODE = "the file as it was", "the file, edited or gone"
+OLD_ROWS, NEW_ROWS = "the content as it was", "other content"
 JUDGE, STUDENT, CONTAMINATION = "judge", "student", "contamination"
 
 
@@ -68,13 +69,14 @@ def _changes(before: Recipe, now: Recipe, run: Path | None) -> Iterator[KeyChang
         key = (new.get(path) or old[path])[0]
         was, is_now = (entries[path][1] if path in entries else None for entries in (old, new))
         edited = run is not None and was == is_now and is_edited(path, is_now, run)
-        if was != is_now or edited:
-            moved = not edited and is_moved(path, (before, was), (now, is_now), run)
+        other_rows = run is not None and was == is_now and is_other_source(path, now, is_now, run)
+        if was != is_now or edited or other_rows:
+            moved = was != is_now and is_moved(path, (before, was), (now, is_now), run)
             effects = () if moved else key.affects
             targets = frozenset(
                 target for effect in effects for target in _targets(effect, path_parts(path, key), before, now)
             )
-            named = (OLD_CODE, EDITED_CODE) if edited else (was, is_now)
+            named = (OLD_CODE, EDITED_CODE) if edited else (OLD_ROWS, NEW_ROWS) if other_rows else (was, is_now)
             yield KeyChange(path=path, key=key, before=named[0], now=named[1], targets=targets, moved=moved)
 
 

@@ -265,7 +265,8 @@ def _sight(facts: StudentFacts) -> Iterator[Finding]:
     gain = unseen.get("gain")
     if not gain or unseen["n"] < 2 * FEWEST or unseen["accuracy"] > 1 - LOOK:  # such questions need no image
         return
-    sure = gain["ci95"][1] < LOOK
+    right = unseen["n"] * (2 * unseen["accuracy"] + gain["delta"])  # with and without images, together
+    sure = gain["ci95"][1] < LOOK and right >= FEWEST  # a student that is never right does not show what it sees
     if sure or (gain["delta"] < LOOK and gain["ci95"][0] <= 0 and facts.metrics["ci95"][1] < WEAK):
         yield Finding(
             name="blind",

@@ -1,12 +1,15 @@
 """Where a row's path to an image leads: nowhere outside the folder of the images, unless the recipe allows it."""
 
+import re
 import unicodedata
 from pathlib import Path
 
 from distill.errors import ImageError
 
 _PATH_CHARACTERS = 4096
-"""Longest path; a longer cell holds something else, such as an image in base64."""
+"""Longest path; a longer cell holds something else."""
+_BASE64 = re.compile(r"(?:/9j/|iVBORw0KGgo|R0lGOD|UklGR)[A-Za-z0-9+/=\s]{40}")
+"""How a JPEG, PNG, GIF or WebP file begins in base64."""
 
 
 def path_within(root: Path, name: str, *, allow_outside: bool) -> Path:
@@ -15,7 +18,12 @@ def path_within(root: Path, name: str, *, allow_outside: bool) -> Path:
     Raises ImageError unsupported_image_cell for what is no path, and path_outside_root when it leaves `root` and
     `allow_outside` is false. Links of a snapshot in the hub's cache may lead to the blobs of its repository.
     """
-    if name.startswith(("http://", "https://", "data:")):
+    if name.startswith("data:") or _BASE64.match(name):
+        raise ImageError(
+            "unsupported_image_cell",
+            f"{name:.40}... ({len(name):,} characters) is an image in base64; write the images into files or Parquet",
+        )
+    if name.startswith(("http://", "https://")):
         raise ImageError("unsupported_image_cell", f"{name:.60}: images must be files; download them first")
     if len(name) > _PATH_CHARACTERS:
         raise ImageError(
@@ -51,8 +59,6 @@ def similar_name(path: Path) -> str:
             return f"{name!r} is there: upper case matters"
     if path.name.strip() != path.name and path.name.strip() and path_exists(path.with_name(path.name.strip())):
         return f"{path.name.strip()!r} is there: remove the blanks around the name"
-    if "\\" in str(path) and path_exists(Path(str(path).replace("\\", "/"))):
-        return "it is there with / in the place of \\: write / in the table"
     for form in ("NFC", "NFD"):
         for text in (
             str(path.with_name(unicodedata.normalize(form, path.name))),

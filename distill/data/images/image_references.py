@@ -42,7 +42,10 @@ class ImageReferences:
             value = value["path"]
         decode = self._decode(row.number)
         if isinstance(value, str | tuple):
-            return self._file(value if isinstance(value, tuple) else (value,), part, decode=decode)
+            names = value if isinstance(value, tuple) else (value,)
+            # A table written on Windows has \ in its paths; here that is a letter like any other.
+            names += tuple(name.replace("\\", "/") for name in names if "\\" in name)
+            return self._file(names, part, decode=decode)
         if not row.table:
             raise ImageError("unsupported_image_cell", f"column {cell.column!r}: a path is needed, not {value!r:.60}")
         data = image_cells.cell_bytes(value)

@@ -305,3 +305,48 @@ def test_a_column_of_answers_that_is_empty_gives_no_test_set(tmp_path: Path) -> 
     done = distill("photos", "--out", "new")
     assert "no test row has a right answer in the column 'answer'" in done.output
     assert list(load(tmp_path / "new" / "recipe.toml").data) == ["questions"]
+
+
+@pytest.mark.parametrize("empty", ["image", "images"])
+def test_of_two_usual_columns_for_images_the_one_that_holds_them_is_taken(tmp_path: Path, empty: str) -> None:
+    filled = {"image": "images", "images": "image"}[empty]
+    rows = [[name, "" if at else name, f"How many? {at}", "4"] for at, name in enumerate(photos(tmp_path / "data"))]
+    write_csv(tmp_path / "data" / "rows.csv", [[filled, empty, "question", "answer"], *rows])
+    done = distill("data", "--out", "new")
+    assert f"image = '{filled}'" in done.output and "left out" not in done.output and "not read" not in done.output
+
+
+def test_columns_with_more_images_are_named_because_the_teacher_does_not_see_them(tmp_path: Path) -> None:
+    names = photos(tmp_path / "data")
+    rows = [[name, other, "Which is larger?", "4"] for name, other in zip(names, reversed(names), strict=True)]
+    write_csv(tmp_path / "data" / "rows.csv", [["image_1", "image_2", "question", "answer"], *rows])
+    assert "not read: other images, in 'image_2'" in distill("data", "--out", "new").output
+
+
+@pytest.mark.parametrize("columns", ["A B C", "option_a option_b option_c", "choice1 choice2 choice3"])
+def test_a_column_for_each_choice_is_seen_and_the_question_shows_the_choices(tmp_path: Path, columns: str) -> None:
+    letters = "123" if columns.endswith("3") else "ABC"
+    rows = [
+        [name, f"How many? {at}", "3", "4", "5" if at % 2 else "", letters[at % 2]]
+        for at, name in enumerate(photos(tmp_path / "data"))
+    ]
+    write_csv(tmp_path / "data" / "rows.csv", [["image", "question", *columns.split(), "answer"], *rows])
+    assert "guessed: format scienceqa" in distill("data", "--out", "new").output
+    found = [*read(tmp_path / "new/recipe.toml"), *read(tmp_path / "new/recipe.toml", "test")]
+    shown = {sample.question.partition("?")[2].partition("\n")[2]: sample.answer for sample in found}
+    assert shown == {"A. 3\nB. 4": "A", "A. 3\nB. 4\nC. 5": "B"}
+
+
+def test_columns_that_are_only_called_like_choices_make_no_choices(tmp_path: Path) -> None:
+    rows = [[name, f"How many? {at}", "3", "4", "seven"] for at, name in enumerate(photos(tmp_path / "data"))]
+    write_csv(tmp_path / "data" / "rows.csv", [["image", "question", "a", "b", "answer"], *rows])
+    assert "guessed: format plain" in distill("data", "--out", "new").output
+
+
+def test_paths_of_windows_lead_to_the_images_of_a_folder_here(tmp_path: Path) -> None:
+    rows = [[name.replace("/", "\\"), f"How many? {name}", "4"] for name in photos(tmp_path / "data" / "shots")]
+    rows = [[f"shots\\{name}", *rest] for name, *rest in rows]
+    write_csv(tmp_path / "data" / "rows.csv", [["Datei", "Frage", "Antwort"], *rows], ";")
+    done = distill("data", "--out", "new")
+    assert "image = 'Datei'" in done.output and "left out" not in done.output
+    assert len(read(tmp_path / "new/recipe.toml")) + len(read(tmp_path / "new/recipe.toml", "test")) == 20

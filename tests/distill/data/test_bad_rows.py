@@ -2,6 +2,7 @@
 
 import json
 import unicodedata
+from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -217,13 +218,32 @@ def test_a_coco_number_of_thousands_of_digits_is_a_missing_image(folder: Path) -
     assert isinstance(found, BadRow) and found.reason == "unsupported_image_cell"
 
 
-def test_a_missing_image_whose_name_has_blanks_or_backslashes_is_named(folder: Path) -> None:
+def test_a_missing_image_whose_name_has_blanks_is_named(folder: Path) -> None:
+    blanks = read_one(folder, {"image": " 0.png", "question": "What?"})
+    assert isinstance(blanks, BadRow) and "'0.png' is there: remove the blanks around the name" in blanks.detail
+
+
+def test_a_path_with_backslashes_is_that_file_or_else_a_path_of_windows(folder: Path) -> None:
     (folder / "images" / "a").mkdir()
     (folder / "images" / "a" / "b.png").write_bytes(picture(1))
-    rows = [{"image": " 0.png", "question": "What?"}, {"image": "a\\b.png", "question": "What?"}]
-    blanks, slashes = read_rows(folder, [*rows, plain_rows()[0]])[:2]
-    assert isinstance(blanks, BadRow) and "'0.png' is there: remove the blanks around the name" in blanks.detail
-    assert isinstance(slashes, BadRow) and "write / in the table" in slashes.detail
+    (folder / "images" / "a\\c.png").write_bytes(picture(2))
+    (folder / "images" / "a" / "c.png").write_bytes(picture(3))
+    names = ("a\\b.png", "a\\c.png", "a\\d.png", "..\\b.png")
+    windows, literal, missing, outside = read_rows(folder, [{"image": name, "question": "What?"} for name in names])
+    assert isinstance(windows, Sample) and windows.images[0].path.endswith("a/b.png")
+    assert isinstance(literal, Sample) and literal.images[0].path.endswith("a\\c.png")
+    assert isinstance(missing, BadRow) and missing.reason == "missing_image" and "a\\d.png" in missing.detail
+    assert isinstance(outside, BadRow) and outside.reason == "path_outside_root"
+
+
+@pytest.mark.parametrize("begin", ["data:image/png;base64,", ""])
+def test_an_image_in_base64_is_named_and_not_taken_for_a_path(folder: Path, begin: str) -> None:
+    cell = begin + b64encode(picture(1)).decode()
+    found = read_one(folder, {"image": cell, "question": "What?"})
+    assert isinstance(found, BadRow) and found.reason == "unsupported_image_cell"
+    assert (
+        "is an image in base64; write the images into files or Parquet" in found.detail and cell not in found.detail
+    )
 
 
 def csv_rows(folder: Path, content: str | bytes) -> list[Sample | BadRow]:

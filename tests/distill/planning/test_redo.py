@@ -378,6 +378,10 @@ def test_models_and_data_that_only_moved_make_nothing_stale_even_where_the_old_p
     assert compare_recipes(before, now).parts("traces") == ["small"]  # without a run nothing says what it was
     assert not compare_recipes(before, now, run).causes
     assert redo_text(before, now, run).count("nothing: the same content lies there") == 3
+    assert "no key differs" in redo_text(now, now, run)
+    (base / "new" / "rows.jsonl").write_text('{"question": "How many now?", "answer": "4"}\n')
+    assert compare_recipes(now, now, run).causes["generate"] == ["data.questions.source"]
+    assert "data.questions.source  the content as it was  other content" in redo_text(now, now, run)
     (base / "new" / "small" / "config.json").write_text("{ }")
     (base / "new" / "rows.jsonl").write_text('{"question": "How many?", "answer": "5"}\n')
     causes = compare_recipes(before, now, run).causes

@@ -288,6 +288,12 @@ def test_a_student_that_images_do_not_help_is_blind(tmp_path: Path) -> None:
     assert of_student(tmp_path, replies(), without_image=unseen(-0.03, 0.16), **weak) == ["student"]
 
 
+def test_a_student_that_is_hardly_ever_right_does_not_show_whether_it_sees(tmp_path: Path) -> None:
+    unseen = {"n": 61, "accuracy": 1 / 61, "gain": {"delta": -1 / 61, "ci95": [-0.07, 0.04]}}
+    (found,) = found_of_student(tmp_path, replies(), without_image=unseen, accuracy=0.0, ci95=[0.0, 0.06])
+    assert (found.name, found.certainty) == ("blind", "possible")
+
+
 def test_both_shares_of_a_blind_student_are_of_the_questions_with_images(tmp_path: Path) -> None:
     unseen = {"n": 60, "accuracy": 0.4, "gain": {"delta": 0.02, "ci95": [-0.01, 0.04]}}
     (found,) = found_of_student(tmp_path, replies(), without_image=unseen)  # 0.75 over all questions
