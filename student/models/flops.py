@@ -7,10 +7,10 @@ activations and embedding look-ups are left out (about 1 %). Experts (MoE) and w
 always whole.
 """
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
@@ -34,8 +34,10 @@ _BOTH_WAYS = 3
 """Products of two activations: once forward, twice backward."""
 _CHUNK = 64
 """Tokens that kernels of the gated delta rule take at once."""
-_RATE_SIDE = {"cuda": 8192, "cpu": 1024}
-"""Side of the matrices whose product is timed: 1.1 TFLOP takes milliseconds on a GPU, 2 GFLOP tens on a core."""
+_RATE_SIDES = {"cuda": (8192,), "cpu": (128, 256, 512, 1024)}
+"""Sides of the matrices whose product is timed, until one takes `_RATE_SECONDS`: 1.1 TFLOP takes milliseconds on a
+GPU. A core that has no instructions for bfloat16 takes 13 s for the largest, and 0.02 s for the least."""
+_RATE_SECONDS = 0.001
 _RATE_REPEATS = 5
 _COPIED_BYTES = 1 << 28
 
@@ -189,14 +191,17 @@ def product_rates(device: torch.device | str, dtype: torch.dtype) -> dict[str, f
     return result
 
 
-@cache
+@functools.cache
 def _matmul_rate(device: str, dtype: torch.dtype) -> float:
-    matrix_side = _RATE_SIDE.get(torch.device(device).type, _RATE_SIDE["cpu"])
     # Numbers of its own: the generator that training draws from stays where it is.
     rng = torch.Generator(device).manual_seed(0)
-    left, right = (torch.randn(matrix_side, matrix_side, device=device, generator=rng).to(dtype) for _ in range(2))
-    out = left @ right
-    return 2 * matrix_side**3 / _least_seconds(lambda: torch.matmul(left, right, out=out), device)
+    for side in _RATE_SIDES.get(torch.device(device).type, _RATE_SIDES["cpu"]):
+        left, right = (torch.randn(side, side, device=device, generator=rng).to(dtype) for _ in range(2))
+        out = left @ right
+        seconds = _least_seconds(functools.partial(torch.matmul, left, right, out=out), device)
+        if seconds >= _RATE_SECONDS:
+            break
+    return 2 * side**3 / seconds
 
 
 def copy_rate(device: str) -> float:

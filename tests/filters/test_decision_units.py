@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import stub_server
 from generate_world import World
-from store_worlds import assert_filtered_as_in_a_folder, small_world
+from store_worlds import assert_filtered_as_in_a_folder, copied, small_world
 
 from distill.errors import DataError, RecipeError
 from distill.object_store.local_store import LocalStore
@@ -40,13 +40,18 @@ def url() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def world(tmp_path: Path, url: str) -> World:
-    """A finished run of several partitions in a store."""
-    world = small_world(tmp_path, url)
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory, url: str) -> World:
+    """A finished run of several partitions in a store, never written to."""
+    world = small_world(tmp_path_factory.mktemp("generated"), url)
     world.head = '[engine]\nscratch = "scratch"\nunit_rows = 8\nlease_s = 2.0\n[generate]\npatience_s = 2.0'
-    generate_in_store(world.recipe(), address(world), tmp_path / "generated")
+    generate_in_store(world.recipe(), address(world), world.folder / "generated")
     return world
+
+
+@pytest.fixture
+def world(tmp_path: Path, generated: World) -> World:
+    return copied(generated, tmp_path)
 
 
 def address(world: World) -> str:
@@ -54,7 +59,7 @@ def address(world: World) -> str:
 
 
 def set_policy(world: World, policy: str) -> None:
-    world.head += f"\n[filter]\npartition_rows = 4\n{policy}"
+    world.head += f"\n[filter]\npartition_rows = 12\n{policy}"
 
 
 @pytest.mark.usefixtures("short_report")

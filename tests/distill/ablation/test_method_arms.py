@@ -171,9 +171,8 @@ def test_a_finished_ablation_does_nothing_again(finished: Path) -> None:
     assert results.read_bytes() == written
 
 
-@pytest.mark.parametrize("where", ["write_returned", "round_recipe", "selected_traces"])
-def test_a_killed_round_goes_on_and_ends_with_the_same_student(
-    here: Path, where: str, monkeypatch: pytest.MonkeyPatch
+def test_a_round_that_is_killed_three_times_goes_on_and_ends_with_the_same_student(
+    here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = place(here / "run", "rounds_2", 0)
     whole = manifest(folder / "rounds" / "2" / "train" / "reason")
@@ -182,9 +181,10 @@ def test_a_killed_round_goes_on_and_ends_with_the_same_student(
     def killed(*values: Any) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as dying, pytest.raises(KeyboardInterrupt):
-        dying.setattr(make_round, where, killed)
-        ablate(load(here), here / "run", AskedArms(arms=["rounds_2"]))
+    for where in ("write_returned", "round_recipe", "selected_traces"):
+        with monkeypatch.context() as dying, pytest.raises(KeyboardInterrupt):
+            dying.setattr(make_round, where, killed)
+            ablate(load(here), here / "run", AskedArms(arms=["rounds_2"]))
     ablate(load(here), here / "run", AskedArms(arms=["rounds_2"]))
     again = manifest(folder / "rounds" / "2" / "train" / "reason")
     model = "model/model.safetensors"

@@ -12,7 +12,7 @@ from transformers import Idefics3Config, Idefics3ForConditionalGeneration
 
 from distill.recipe.sections.stages import Lora
 from student.data.images import image_token
-from student.models import freeze
+from student.models import flops, freeze
 from student.models.flops import Cost, matmul_rate
 from student.models.recurrent import MIXERS
 from student.models.siq_vl import parts
@@ -133,3 +133,15 @@ def test_the_measured_matrix_rate_is_a_rate_of_this_machine():
     assert 1e9 < rate < 1e14
     assert matmul_rate(torch.device("cpu"), torch.float32) == rate
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "sides"), [(1.0, [128]), (1e-6, [128, 256, 512, 1024])], ids=["a slow one", "a fast one"]
+)
+def test_a_core_that_multiplies_slowly_multiplies_small_matrices(
+    seconds: float, sides: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    timed: list[int] = []
+    monkeypatch.setattr(flops, "_least_seconds", lambda work, device: timed.append(len(work.args[0])) or seconds)
+    assert flops._matmul_rate.__wrapped__("cpu", torch.float32) == 2 * sides[-1] ** 3 / seconds
+    assert timed == sides
