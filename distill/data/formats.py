@@ -30,6 +30,7 @@ from distill.data.row_values import (
     read_meta,
     read_question,
     read_turns,
+    whole_number,
 )
 from distill.data.row_values import ImageCell as ImageCell
 from distill.data.row_values import ParsedRow as ParsedRow
@@ -169,7 +170,7 @@ def _plain(values: Mapping[str, Any], source: DataSource, *, with_image: bool = 
     answer_names = (columns.answer,) if "answer" in columns.model_fields_set else (columns.answer, "answers")
     answers = pick_column(values, answer_names)[1]
     question = _question(values, source, values.get(columns.question), answers)
-    question = replace(question, meta={**question.meta, **votes(answers), **read_meta(values.get("meta"))})
+    question = replace(question, meta={**question.meta, **read_meta(values.get("meta")), **votes(answers)})
     return ParsedRow(images=read_images(values, source, required=with_image), questions=(question,))
 
 
@@ -240,7 +241,8 @@ def _cocoqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
 
 def _coco_image(cell: ImageCell) -> ImageCell:
     """A COCO image given by its number, under any of the names and folders that COCO has used."""
-    text = str(cell.value) if isinstance(cell.value, int | str) else ""
+    number = whole_number(cell.value)
+    text = str(number) if isinstance(number, int | str) else ""
     if not text.isdecimal() or len(text) > _COCO_DIGITS:
         return cell
     names = [f"{int(text):012d}.jpg"]

@@ -50,6 +50,13 @@ def votes(value: Any) -> Mapping[str, list[str]]:
     return {VOTES: texts} if len(texts) >= ANNOTATORS else {}
 
 
+def read_votes(meta: Mapping[str, Any]) -> list[str]:
+    """The answers of all annotators in a Sample.meta; none where a row keeps something else under this name."""
+    value = meta.get(VOTES)
+    are_texts = isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
+    return list(value) if are_texts and value else []
+
+
 def _texts(value: Any) -> list[str]:
     if value is None:
         return []

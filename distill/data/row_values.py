@@ -84,6 +84,11 @@ def read_images(
     return cells
 
 
+def whole_number(value: Any) -> Any:
+    """A whole number without its point: data frames write one so where another cell of its column is empty."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def parse_json_list(text: str) -> Any:
     value = parse_json_value(text)
     return value if isinstance(value, list) else text
@@ -232,8 +237,7 @@ class Choices:
 
         None without an answer. Raises RowError.
         """
-        if isinstance(answer, float) and answer.is_integer():
-            answer = int(answer)  # data frames write whole numbers so where a cell of the column is empty
+        answer = whole_number(answer)
         index = self._index(str(answer).strip()) if isinstance(answer, str | int) else answer
         if index is not None and (not isinstance(index, int) or not 0 <= index < len(self.texts)):
             raise RowError(

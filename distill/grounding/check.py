@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from distill.grounding.charts.chart_table import ChartTable
-from distill.grounding.charts.derivation import NO_QUESTION, KnownNumbers, QuestionFacts
+from distill.grounding.charts.derivation import MOST_IN_SENTENCE, NO_QUESTION, KnownNumbers, QuestionFacts
 from distill.grounding.charts.ignored_numbers import (
     counts_people_or_time,
     find_axis_words,
@@ -119,7 +119,7 @@ class RationaleCheck:
                 checked += verdict is not None
                 if verdict:
                     self.supported.append((start, after))
-                if verdict is not False or index in self.expressions:
+                if verdict is not False or start in self.expressions:
                     known.stated.append(number.value)
                 self.labels.chain = []
             end = after
@@ -151,7 +151,7 @@ class RationaleCheck:
         """True or False for supported or not, None for what is not judged."""
         if self.in_other_notation(item):
             return None
-        role = self.expressions.get(index)
+        role = self.expressions.get(item.start)
         how = read_lead(gap)
         if role is not None and role.result:
             return self._outcome(item, role, how.hedged)
@@ -255,7 +255,8 @@ class RationaleCheck:
             # What follows is computed from the rationale's own reading.
             known.readings[label.label] = value
             known.sentence = [
-                (name, value if name == label.label else earlier_value) for name, earlier_value in known.sentence
+                (name, value if name == label.label else earlier)
+                for name, earlier in known.sentence[-MOST_IN_SENTENCE:]
             ]
         return self.report(item, "reading", label.label, allowed)
 

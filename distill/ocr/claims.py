@@ -177,7 +177,7 @@ class _PictureCheck(RationaleCheck):
 
     def _is_reading(self, item: Item) -> bool:
         """Whether the rationale reads a number without a label in the picture, and OCR should find it there."""
-        number, role = item.number, self.expressions.get(self.items.index(item))
+        number, role = item.number, self.expressions.get(item.start)
         assert number is not None
         if role is not None:
             return not (role.scales and number.integer and number.value <= _MOST_COUNTED)  # so many items, or parts

@@ -27,7 +27,7 @@ def reply_metrics(question: Mapping[str, Any], reply: str, settings: Mapping[str
         answers=tuple(question["answers"]),
         answer_type=question["answer_type"] or None,
         domain=question["domain"],
-        meta={"options": question["options"], **({VOTES: question["votes"]} if question["votes"] else {})},
+        meta={"options": question["options"], VOTES: question["votes"]},
     )
     prediction = score_reply(
         sample,

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import new_folder, write_json, write_text
 from distill.data import reader
 from distill.data.arrow import table_of
-from distill.data.gold_answers import VOTES
+from distill.data.gold_answers import read_votes
 from distill.data.images import image_files
 from distill.data.sources import settings as settings_of
 from distill.errors import DataError
@@ -130,7 +130,7 @@ def _rows(samples: Iterator[Sample], folder: Path, max_pixels: int, *, ending: s
             "answers": list(sample.answers),
             "answer_type": sample.answer_type or "",
             "options": list(sample.options),
-            "votes": list(sample.meta.get(VOTES, ())),
+            "votes": read_votes(sample.meta),
             "domain": sample.domain,
         }
 

@@ -12,7 +12,7 @@ from numbers import Real
 from typing import Any, Literal
 
 from distill.answers.reference_metrics import anls, exact_match, relaxed_accuracy, rouge_l, vqa_accuracy
-from distill.data.gold_answers import VOTES
+from distill.data.gold_answers import read_votes
 from distill.errors import RecipeError
 from distill.extensions import FAILURES, call, describe
 from distill.reports.metric_table import OTHERS, Kind, Measure
@@ -84,7 +84,7 @@ def _references(sample: Sample) -> list[str]:
 
 
 def _vqa_accuracy(sample: Sample, prediction: Mapping[str, Any]) -> float | None:
-    votes = sample.meta.get(VOTES)
+    votes = read_votes(sample.meta)
     return vqa_accuracy(prediction["answer"], votes) if votes else None
 
 

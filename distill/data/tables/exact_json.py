@@ -45,18 +45,28 @@ def parse_json(data: bytes) -> Any:
     value = orjson.loads(data)
     if (key := repeated_key(data, value)) is not None:
         raise RepeatedKeyError(key)
-    return json.loads(data, parse_int=_whole_number) if _LONG.search(data) else value
+    return _with_whole_numbers(data, value)
 
 
 def parse_rows(data: bytes) -> Any:
     """As `parse_json`, for a text of many rows: an object that names a key twice is one of RepeatedKeys."""
     value = orjson.loads(data)
     if (key := repeated_key(data, value)) is None:
-        return json.loads(data, parse_int=_whole_number) if _LONG.search(data) else value
+        return _with_whole_numbers(data, value)
     try:
         return json.loads(data, parse_int=_whole_number, object_pairs_hook=_marked)
     except RecursionError:
         raise RepeatedKeyError(key) from None
+
+
+def _with_whole_numbers(data: bytes, value: Any) -> Any:
+    """The `value` of a JSON text; whole numbers beyond 64 bits are texts of their digits."""
+    if not _LONG.search(data):
+        return value
+    try:
+        return json.loads(data, parse_int=_whole_number)
+    except RecursionError:
+        raise orjson.JSONDecodeError("a value of a thousand levels", "", 0) from None
 
 
 def find_repeated(value: Any) -> str | None:

@@ -42,7 +42,7 @@ def look_up(address: str) -> tuple[Path, Mapping[Path, StoredFile]]:
             return path, dict([_placed(address, store.look_up(key))])
     except FileNotFoundError:
         raise DataError(f"{address}: the store has no such object; correct the address") from None
-    base = address.rstrip("/").removesuffix(key)
+    base = f"{address.rstrip('/')}/".removesuffix(f"{key}/")
     tables = [found for found in store.list_objects(key) if suffix_of(Path(found.key)) in {*KINDS, ".txt"}]
     if not tables:
         raise DataError(f"{address}: the store has no table below this address; correct it")

@@ -58,9 +58,8 @@ def _members(file: Path, opened: BinaryIO) -> dict[str, list[tuple[str, _Member]
 
 def _row(key: str, members: list[tuple[str, _Member]], name: str, opened: BinaryIO) -> Mapping[str, Any]:
     """The columns of a key. Raises ValueError with what is wrong."""
-    values: dict[str, Any] = {}
     columns: dict[str, Any] = {"__key__": key}
-    images = []
+    images, texts = [], set[str]()
     for ending, (offset, size) in members:
         column, suffix = _column(ending)
         if column in columns:
@@ -73,10 +72,12 @@ def _row(key: str, members: list[tuple[str, _Member]], name: str, opened: Binary
             images.append(columns[column])
         elif suffix == "json" or suffix in _TEXTS:
             columns[column] = _content(f"{key}.{ending}", suffix, opened, offset, size)
-            if column == "json":
-                if not isinstance(columns[column], dict):
-                    raise ValueError(f"{key}.{ending}: a JSON object is needed")
-                values = columns.pop(column)
+            texts.add(column)
+    values = columns.pop("json", {})
+    if not isinstance(values, dict):
+        raise ValueError(f"{key}.json: a JSON object is needed")
+    if twice := [name for name in values if name in texts and values[name] != columns.get(name)]:
+        raise ValueError(f"{key}: {twice[0]!r} is a member and, with another value, a field of {key}.json")
     pictures = {"image": images[0] if len(images) == 1 else images} if images else {}
     return {**values, **columns, **pictures}
 

@@ -29,6 +29,7 @@ _BODIES: Final = ("rows", "data", "values")
 _YEAR = re.compile(r"(?:1[5-9]|20|21)\d\d")
 _PARENTHESES = re.compile(r"\s*[(\[][^()\[\]]*[)\]]")
 _RULE = re.compile(r"[\s|:+-]+")
+_LINE_END = re.compile(r"<0x0A>|\r\n?|\n")
 
 _COLOURS = """red blue green yellow purple orange grey gray black white brown pink cyan teal violet magenta navy
 maroon turquoise beige gold silver lime indigo olive tan crimson salmon lavender"""
@@ -91,27 +92,32 @@ _Grid = tuple[list[str], list[tuple[str, list[float | None]]]]
 
 
 def _parse_text(text: str) -> Any:
-    text = text.strip()
-    if text[:1] in ("{", "["):
+    if (stripped := text.strip())[:1] in ("{", "["):
         try:
-            read = orjson.loads(text)
+            read = orjson.loads(stripped)
         except orjson.JSONDecodeError:
             return None
         # Of a column that is named twice, JSON readers keep one value in silence.
         return None if repeated_key(text.encode(), read) is not None else read
-    lines = [line.strip() for line in text.replace("<0x0A>", "\n").split("\n")]
-    lines = [line for line in lines if line and not (_RULE.fullmatch(line) and "-" in line)]
-    if len(lines) < 2:
-        return None
-    for mark in ("|", "\t", ";", ","):
-        if all(mark in line for line in lines[1:]):
-            unframed = [line.strip("|") if mark == "|" else line for line in lines]
+    lines = [line.strip(" ") for line in _LINE_END.split(text)]
+    lines = [line for line in lines if line.strip() and not (_RULE.fullmatch(line) and "-" in line)]
+    for mark in ("|", "\t", ";", ",") if len(lines) > 1 else ():
+        framed = mark in "|\t" and all(line.startswith(mark) for line in lines[1:])
+        # Where some lines only begin with the mark, the cell before it is empty.
+        unframed = [line.removeprefix(mark) for line in lines] if framed else lines
+        if not all(mark in line for line in unframed[1:]):
+            continue
+        if mark == "|":
+            unframed = [line.rstrip("|") for line in unframed]
+        try:
             rows = [
                 [cell.strip() for cell in row] for row in csv.reader(unframed, delimiter=mark, skipinitialspace=True)
             ]
-            width = max(len(row) for row in rows)
-            # A first line of another width is a title: "TITLE | Sales by year".
-            return [row for position, row in enumerate(rows) if position or len(row) == width]
+        except csv.Error:  # a quotation mark without its end, before a long text
+            return None
+        width = max(len(row) for row in rows)
+        # A first line of another width is a title: "TITLE | Sales by year".
+        return [row for position, row in enumerate(rows) if position or len(row) == width]
     return None
 
 

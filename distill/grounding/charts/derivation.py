@@ -31,7 +31,7 @@ class QuestionFacts:
 
 
 NO_QUESTION = QuestionFacts()
-_NEAR: Final = 64
+MOST_IN_SENTENCE: Final = 64
 """Operands of one sentence that are remembered."""
 _COUNTING = re.compile(
     r"\bhow (?:many|often)\b(?! (?:units?|points?|percent\w*|times|more|fewer|less|dollars|people|millions?)\b)"
@@ -155,7 +155,11 @@ class KnownNumbers:
 
     def known_operands(self) -> list[float]:
         """The operands of arithmetic without labels, after bars were read."""
-        return [*self.readings.values(), *(value for _, value in self.sentence[-_NEAR:]), *self.question.values]
+        return [
+            *self.readings.values(),
+            *(value for _, value in self.sentence[-MOST_IN_SENTENCE:]),
+            *self.question.values,
+        ]
 
     def is_extreme(self, item: Item) -> bool:
         """Whether it is the highest or lowest value."""

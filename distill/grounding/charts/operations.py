@@ -1,5 +1,6 @@
 """One step of arithmetic: the step that words announce, its possible results, and whether a written number is one."""
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -141,11 +142,29 @@ def _near(stated: float, value: float, half: float, slack: float, hedged: bool) 
     return distance <= half * 1.0001 and (half < 0.5 or hedged or distance <= ROUNDING_LIMIT * abs(value))
 
 
+@lru_cache(maxsize=1 << 12)
+def _bands(readings: tuple[tuple[float, float], ...], percent: bool, slack: float) -> tuple[tuple[float, float], ...]:
+    """Sizes outside of which `is_close` is false for a number with these readings: a look spares most calls of it."""
+    bands = []
+    for reading, half in readings:
+        for scale in (1.0, 0.01) if percent else (1.0, 100.0) if reading < 1 else (1.0,):
+            size, most = scale * reading, 2 * scale * half + 1e-6
+            high = (size + 1e-6) / (1 - slack) if slack < 1 else math.inf
+            bands.append((min(size - most, (size - 1e-6) / (1 + slack)), max(size + most, high)))
+    return tuple(bands)
+
+
 def is_any_close(item: Item, values: Iterable[float], tolerance: float, hedged: bool) -> bool:
     number = item.number
     assert number is not None
     if tolerance or item.value < 1:
-        return any(is_close(item, value, tolerance, hedged) for value in values)
+        ranges = _bands(number.readings, number.percent, max(tolerance, ROUNDING_LIMIT if hedged else 0.0))
+        for value in values:
+            size = abs(value)
+            for low, high in ranges:
+                if low <= size <= high and is_close(item, value, tolerance, hedged):
+                    return True
+        return False
     # The usual case, the same without a call for each value.
     ranges = number.hedged_ranges if hedged else number.ranges
     if len(ranges) == 1:

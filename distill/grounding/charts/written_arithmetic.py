@@ -95,7 +95,7 @@ class Role(NamedTuple):
 
 
 def find_roles(text: str, items: list[Item]) -> dict[int, Role]:
-    """The part each number plays in written arithmetic, by its place."""
+    """The part each number plays in written arithmetic, by its first character."""
     roles: dict[int, Role] = {}
     run: list[int] = []
     signs: list[str] = []
@@ -124,7 +124,7 @@ def find_roles(text: str, items: list[Item]) -> dict[int, Role]:
 
 def _roles_of_run(items: list[Item], run: list[int], signs: list[str]) -> Iterator[tuple[int, Role]]:
     roles = _find_roles(tuple(items[index].value for index in run), tuple(signs))
-    return ((run[number], role) for number, role in roles.items())
+    return ((items[run[number]].start, role) for number, role in roles.items())
 
 
 @lru_cache(maxsize=1 << 13)

@@ -1,6 +1,7 @@
 """A column gives the same golds in every kind of file, whatever its type; and files of other splits are not read."""
 
 import datetime
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
@@ -14,6 +15,7 @@ from distill.answers.verdicts import judge
 from distill.data import reader
 from distill.data.arrow import leave_pandas_out
 from distill.data.images import image_files
+from distill.data.tables.exact_json import parse_json, parse_rows
 from distill.errors import DataError
 from distill.types import BadRow, Sample
 
@@ -141,3 +143,9 @@ def test_a_date_out_of_range_costs_its_row_alone(folder: Path, answers: pa.Array
     bad, good = reader.read(recipe_for(folder, "q.parquet", images_root="images"))
     assert isinstance(bad, BadRow) and bad.reason == "malformed_row" and "column 'answer'" in bad.detail
     assert isinstance(good, Sample) and good.answers == ("1970-01-01",)
+
+
+@pytest.mark.parametrize("parse", [parse_json, parse_rows])
+def test_a_long_number_below_a_thousand_levels_is_no_json(parse: Callable[[bytes], object]) -> None:
+    with pytest.raises(orjson.JSONDecodeError, match="a thousand levels"):
+        parse(b"[" * 1020 + b"1234567890123456789012" + b"]" * 1020)

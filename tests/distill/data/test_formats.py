@@ -20,6 +20,7 @@ from source_rows import (
 
 import distill
 from distill.data import reader
+from distill.data.gold_answers import read_votes
 from distill.data.images import image_files
 from distill.errors import DistillError, RecipeError
 from distill.recipe.recipe import Recipe
@@ -335,3 +336,18 @@ def test_every_format_keeps_the_difficulty_and_blanks_around_a_domain_are_no_par
     assert sample.meta["difficulty"] == "hard" and sample.domain == "charts"
     blank = read_one(folder, {**row, "grade": " ", "domain": " "}, format=name, domain="all")
     assert isinstance(blank, Sample) and "difficulty" not in blank.meta and blank.domain == "all"
+
+
+def test_a_number_of_a_coco_image_may_have_the_point_that_data_frames_write(folder: Path) -> None:
+    (folder / "images" / "000000000042.jpg").write_bytes(picture(5))
+    row = {"image_id": 42.0, "question": "what is it", "answer": "cat"}
+    assert isinstance(read_one(folder, row, format="cocoqa"), Sample)
+
+
+@pytest.mark.parametrize("votes", [12, "many", {"up": 3}, [1, 2]])
+def test_what_a_row_keeps_under_the_name_of_votes_is_none(folder: Path, votes: Any) -> None:
+    row = {"image": "0.png", "question": "What?", "answer": "a", "meta": {"votes": votes}}
+    sample = read_one(folder, row)
+    assert isinstance(sample, Sample) and read_votes(sample.meta) == []
+    asked = read_one(folder, row | {"answer": ["a"] * 10})
+    assert isinstance(asked, Sample) and read_votes(asked.meta) == ["a"] * 10

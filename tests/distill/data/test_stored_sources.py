@@ -252,3 +252,13 @@ def test_what_a_process_holds_is_kept_apart_from_what_the_machine_keeps(
         raise KeyboardInterrupt
     assert len(list((tmp_path / "own/files/images").rglob("*"))) == 8, "the same command goes on with them"
     assert not (tmp_path / "scratch").exists() and "DISTILL_STORED_FILES" not in os.environ
+
+
+@pytest.mark.parametrize("source", [f"s3://{BUCKET}", f"s3://{BUCKET}/", f"s3://{BUCKET}/*.jsonl"])
+def test_a_table_may_lie_at_the_root_of_its_bucket(
+    endpoint: str, bucket: ObjectStore, folder: Path, tmp_path: Path, source: str
+) -> None:
+    bucket.put("train.jsonl", (folder / "rows.jsonl").read_bytes())
+    put(bucket, folder / "pictures", "pictures")
+    expected = ids(recipe(endpoint, tmp_path, source=str(folder / "rows.jsonl")))
+    assert ids(recipe(endpoint, tmp_path, source=source, images_root=f"s3://{BUCKET}")) == expected

@@ -137,6 +137,8 @@ def test_a_column_of_one_ending_leaves_other_images_out(tmp_path: Path) -> None:
         ({"0.json": b'{"question": "a"}'}, ("empty_image_cell", "")),
         ({"0.png": picture(0), "0.json": b"{}"}, ("empty_question", "")),
         ({"0.png": picture(0), "0.PNG": picture(1), "0.json": b"{}"}, ("malformed_row", "two members are 'png'")),
+        ({"0.json": b"{}", "0.JSON": b'{"question": "a"}'}, ("malformed_row", "two members are 'json'")),
+        ({"0.json": b'{"question": "a"}', "0.question.txt": b"b"}, ("malformed_row", "'question' is a member and")),
         ({"0.png": picture(0), "0.question.txt": b"\xff"}, ("malformed_row", "not valid UTF-8")),
         ({"0.png": picture(0)[:40], "0.question.txt": b"Which?"}, ("unreadable_image", "")),
         ({"0.png": b"", "0.question.txt": b"Which?"}, ("empty_image", "")),

@@ -1,5 +1,7 @@
 """Every form in which data sets keep a chart's table is read alike, and nothing else is."""
 
+import csv
+
 import pytest
 
 from distill.grounding.charts.chart_table import find_table, read_table
@@ -67,3 +69,38 @@ def test_of_a_column_that_is_named_twice_no_value_is_chosen() -> None:
     assert read_table('{"Norway": 12.5, "Spain": 30, "Norway": 13}') is None
     assert read_table('[{"Norway": 12.5, "Norway": 13}]') is None
     assert read_table('[{"Norway": 12.5}, {"Norway": 13}]') is not None
+
+
+UNDER = {"x": (1.0, 2.0), "y": (3.0, 4.0), "a": (1.0, 3.0), "b": (2.0, 4.0)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\tA\tB\nx\t1\t2\ny\t3\t4",
+        "\t\tA\tB\n\tx\t1\t2\n\ty\t3\t4",
+        "|A|B\nx|1|2\ny|3|4",
+        "||A|B|\n|x|1|2|\n|y|3|4|",
+        "\t,A,B\n\tx,1,2\n\ty,3,4",
+        ",A,B\rx,1,2\ry,3,4",
+    ],
+)
+def test_an_empty_cell_at_the_head_of_the_labels_is_a_cell(text: str) -> None:
+    table = read_table(text)
+    assert table is not None and table.under == UNDER
+
+
+@pytest.mark.parametrize("text", ["A\tB\nx\t1\ny\t", "A | B\n | 2\nx | 1", "||A|\n|x|1|\n||2|"])
+def test_a_row_with_an_empty_first_or_last_cell_is_a_row(text: str) -> None:
+    table = read_table(text)
+    assert table is not None and table.under["x"] == (1.0,)
+    assert len(table.values) == 1 + ("2" in text)
+
+
+def test_a_quotation_mark_without_its_end_makes_no_table() -> None:
+    # A CSV source that was read before raises the limit for the whole process.
+    before = csv.field_size_limit(1 << 17)
+    try:
+        assert read_table('a|b\n"x|' + "1" * (1 << 18) + "\nz|2") is None
+    finally:
+        csv.field_size_limit(before)

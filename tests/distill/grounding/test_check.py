@@ -9,9 +9,12 @@ from typing import Any
 import orjson
 import pytest
 
+from distill.grounding.charts import operations
 from distill.grounding.charts.chart_table import read_table
-from distill.grounding.charts.derivation import read_question
-from distill.grounding.check import Unsupported, check_rationale
+from distill.grounding.charts.derivation import MOST_IN_SENTENCE, NO_QUESTION, read_question
+from distill.grounding.charts.labels import read_items
+from distill.grounding.check import RationaleCheck, Unsupported, check_rationale
+from distill.grounding.numbers_in_text import Item, find_numbers, read_numbers
 
 BARS = {"blue": 8, "red": 6, "green": 3, "orange": 9}
 SUM = "What is the sum of the blue and the red bar?"
@@ -220,3 +223,36 @@ def test_a_label_of_a_long_table_is_found_too() -> None:
 
 def test_a_point_before_a_decimal_number_makes_it_no_number() -> None:
     assert unsupported("Version .842767.5 of the chart has blue at 8.") == ()
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 0.05])
+@pytest.mark.parametrize("hedged", [False, True])
+def test_only_values_of_its_size_are_compared_closely_with_a_number(
+    monkeypatch: pytest.MonkeyPatch, tolerance: float, hedged: bool
+) -> None:
+    looked_at: list[float] = []
+    close = operations.is_close
+
+    def noted(item: Item, value: float, tolerance: float, hedged: bool) -> bool:
+        looked_at.append(value)
+        return close(item, value, tolerance, hedged)
+
+    monkeypatch.setattr(operations, "is_close", noted)
+    values = [0.001 * number for number in range(-3000, 3000)]
+    for written in ("0.52", "0.5", "52%", ": -0.3", "0.04 percent"):
+        (item,) = read_numbers(written, find_numbers(written))
+        looked_at.clear()
+        near = [value for value in values if operations.is_any_close(item, [value], tolerance, hedged)]
+        assert near == [value for value in values if close(item, value, tolerance, hedged)]
+        assert len(looked_at) < 900
+
+
+def test_of_a_sentence_no_more_operands_are_kept_than_are_looked_at() -> None:
+    table = read_table({"blue": 8, "red": 6})
+    assert table is not None
+    text = "so far blue is 7 and " * 200
+    items = read_items(text, table, frozenset())
+    assert items is not None
+    check = RationaleCheck(text, items, table, NO_QUESTION, 0.0, 10)
+    check.run()
+    assert len(check.known.sentence) < 2 * MOST_IN_SENTENCE
