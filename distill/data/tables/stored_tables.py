@@ -42,11 +42,11 @@ def look_up(address: str) -> tuple[Path, Mapping[Path, StoredFile]]:
             return path, dict([_placed(address, store.look_up(key))])
     except FileNotFoundError:
         raise DataError(f"{address}: the store has no such object; correct the address") from None
-    base = f"{address.rstrip('/')}/".removesuffix(f"{key}/")
+    parts = urlsplit(address)
     tables = [found for found in store.list_objects(key) if suffix_of(Path(found.key)) in {*KINDS, ".txt"}]
     if not tables:
         raise DataError(f"{address}: the store has no table below this address; correct it")
-    files = dict(_placed(f"{base}{found.key}", found) for found in tables)
+    files = dict(_placed(f"{parts.scheme}://{parts.netloc}/{found.key}", found) for found in tables)
     for there in path.rglob("*"):
         if there.is_file() and not there.name.startswith(".") and there not in files:
             there.unlink()  # the store has it no longer
