@@ -140,6 +140,16 @@ class Number(NamedTuple):
     percent: bool
 
 
+def is_year(number: Number) -> bool:
+    """Whether a number may be a year, and so the name of what stands under it."""
+    return 1900 <= number.value <= 2100 and number.unit == 1
+
+
+def place_of(match: re.Match[str], offset: int) -> int:
+    """The index of the first number of a match in a sentence whose own first number has the index `offset`."""
+    return offset + match.string.count(MARK, 0, match.start())
+
+
 @dataclass(frozen=True, slots=True)
 class Canonical:
     text: str

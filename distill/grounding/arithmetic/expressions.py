@@ -10,7 +10,7 @@ from distill.grounding.arithmetic.canonical_text import MARK
 _DEEPEST: Final = 20
 _FINE: Final = 0.005
 """A decimal number whose last place is so small a share of a value has all digits of a value that ends there."""
-_SIMPLE: Final = {"+": add, "-": sub, "*": mul, "/": truediv}
+SIMPLE: Final = {"+": add, "-": sub, "*": mul, "/": truediv}
 
 
 def stands_for(stated: float, unit: float, value: float, hedged: bool) -> bool:
@@ -50,10 +50,10 @@ def evaluate_expression(tokens: Sequence[str], numbers: Sequence[float], pi: flo
     tokens = [token for token in tokens if token != "u"]
     if tokens == [MARK]:
         return numbers[0]
-    if len(tokens) == 3 and tokens[0] == tokens[2] == MARK and tokens[1] in _SIMPLE:
+    if len(tokens) == 3 and tokens[0] == tokens[2] == MARK and tokens[1] in SIMPLE:
         # Most expressions.
         left, right = numbers
-        return _SIMPLE[tokens[1]](left, right) if right or tokens[1] != "/" else None
+        return SIMPLE[tokens[1]](left, right) if right or tokens[1] != "/" else None
     opened = tokens.count("(") - tokens.count(")")
     if not tokens or opened < 0:
         return None

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from distill.grounding.arithmetic.canonical_text import MARK, Number
+from distill.grounding.arithmetic.canonical_text import Number, place_of
 from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.expressions import stands_for
 from distill.grounding.arithmetic.unit_equations import UNIT, UNITS
@@ -24,7 +24,7 @@ MIXED: Final = re.compile(rf"{_ONE}(?: and |, | ){_ONE}")
 def find_mixed_claims(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
     """The claims of a canonical sentence whose first number has the index `offset`."""
     for match in _CHAIN.finditer(sentence):
-        place = offset + sentence.count(MARK, 0, match.start())
+        place = place_of(match, offset)
         sides = list(_sides(match[0], numbers[place:]))
         if len({kind for _, kind, _, _ in sides}) != 1:
             continue

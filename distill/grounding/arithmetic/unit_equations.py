@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
-from distill.grounding.arithmetic.canonical_text import MARK, Number
+from distill.grounding.arithmetic.canonical_text import MARK, Number, place_of
 from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.expressions import stands_for
 from distill.grounding.arithmetic.quick_patterns import compile_quick
@@ -68,7 +68,7 @@ def find_unit_claims(
         return
     for match in _SAME.finditer(sentence):
         units = [UNITS[unit] for unit in _READ.findall(match[0])]
-        first = offset + sentence.count(MARK, 0, match.start())
+        first = place_of(match, offset)
         own = numbers[first : first + len(units)]
         if units[0][0] in ("length", "feet") and _is_scaled(text):
             continue
@@ -83,14 +83,14 @@ def find_unit_claims(
             right = stands_for(own[-1].value, own[-1].unit, expected, False)
             yield ArithmeticClaim(first, first + len(units) - 1, right, expected, ("units", *sizes[:cut]))
     for match in _COINS.finditer(sentence):
-        first = offset + sentence.count(MARK, 0, match.start())
+        first = place_of(match, offset)
         coins, worth = numbers[first : first + 2]
         expected = coins.value * _CENTS[match[1]] / (1 if match[2] else 100)
         right = stands_for(worth.value, worth.unit, expected, False)
         yield ArithmeticClaim(first, first + 1, right, expected, ("coins", match[1], coins.value))
     if " dozen " in sentence:
         for match in _DOZEN.finditer(sentence):
-            first = offset + sentence.count(MARK, 0, match.start())
+            first = place_of(match, offset)
             dozens, pieces = numbers[first : first + 2]
             right = pieces.value == 12 * dozens.value
             yield ArithmeticClaim(first, first + 1, right, 12 * dozens.value, ("dozen", dozens.value))

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from statistics import mean, median
-from typing import Final
+from typing import Any, Final
 
-from distill.grounding.arithmetic.canonical_text import MARK, Number
+from distill.grounding.arithmetic.canonical_text import MARK, Number, is_year, place_of
 from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.expressions import stands_for
 from distill.grounding.arithmetic.quick_patterns import compile_quick, longest_literal
@@ -180,19 +180,14 @@ PATTERNS: Final = (
     Pattern("celsius", r"\bN celsius[ ,]*(?:is|are|=|corresponds to|equals|same)[ a-z]{0,10}N fahrenheit", lambda v: 32 + 1.8 * v[0]),
     Pattern("fahrenheit", r"\bN fahrenheit[ ,]*(?:is|are|=|corresponds to|equals|same)[ a-z]{0,10}N celsius", lambda v: (v[0] - 32) / 1.8),
 )  # fmt: skip
-_COMPARED: Final = (
-    (
-        compile_quick(rf"(?<![-+*/^=(] )(?<![-+*/^=(\w])N (?:is|are) (?:{_MORE}) than N(?! ?[-+*/^:]|[a-z])"),
-        "than N",
-        True,
-    ),
-    (
-        compile_quick(rf"(?<![-+*/^=(] )(?<![-+*/^=(\w])N (?:is|are) (?:{_LESS}) than N(?! ?[-+*/^:]|[a-z])"),
-        "than N",
-        False,
-    ),
-    (compile_quick(r"(?<![-+*/^=(] )(?<![-+*/^=(\w])N ?> ?(?=N(?! ?[-+*/^(:]|[a-z]))"), ">", True),
-    (compile_quick(r"(?<![-+*/^=(] )(?<![-+*/^=(\w])N ?< ?(?=N(?! ?[-+*/^(:]|[a-z]))"), "<", False),
+_COMPARED: Final = tuple(
+    (compile_quick(rf"(?<![-+*/^=(] )(?<![-+*/^=(\w]){written}"), sign, more)
+    for written, sign, more in (
+        (rf"N (?:is|are) (?:{_MORE}) than N(?! ?[-+*/^:]|[a-z])", "than N", True),
+        (rf"N (?:is|are) (?:{_LESS}) than N(?! ?[-+*/^:]|[a-z])", "than N", False),
+        (r"N ?> ?(?=N(?! ?[-+*/^(:]|[a-z]))", ">", True),
+        (r"N ?< ?(?=N(?! ?[-+*/^(:]|[a-z]))", "<", False),
+    )
 )
 _GOES_ON: Final = re.compile(r"(?: [a-z/]+)? ?[-+*/^] ?[N(√]")
 _THINGS: Final = (
@@ -251,7 +246,7 @@ def find_worded_claims(
         for match in pattern.pattern.finditer(sentence):
             if _GOES_ON.match(sentence, match.end()):
                 continue  # "3 pens at 2.20 each are 3 * 2.20": the result is an expression
-            stated_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
+            stated_numbers, first = _numbers_of_match(match, numbers, offset)
             claim = _judge_match(pattern, match, stated_numbers, first)
             if claim is not None:
                 yield claim
@@ -276,10 +271,8 @@ def _patterns_of(clues: frozenset[str]) -> tuple[Pattern, ...]:
     return tuple(PATTERNS[index] for index in sorted({index for clue in clues for index in _CLUES[clue]}))
 
 
-def _numbers_of_match(
-    match: re.Match[str], sentence: str, numbers: Sequence[Number], offset: int
-) -> tuple[list[Number], int]:
-    first = offset + sentence.count(MARK, 0, match.start())
+def _numbers_of_match(match: re.Match[str], numbers: Sequence[Number], offset: int) -> tuple[list[Number], int]:
+    first = place_of(match, offset)
     return list(numbers[first : first + match[0].count(MARK)]), first
 
 
@@ -323,11 +316,6 @@ def _judge_match(pattern: Pattern, match: re.Match[str], numbers: list[Number], 
     return ArithmeticClaim(first, first + len(numbers) - 1, right, expected, (pattern.written, *values))
 
 
-def is_year(number: Number) -> bool:
-    """Whether a number may be a year, and so the name of what stands under it."""
-    return 1900 <= number.value <= 2100 and number.unit == 1
-
-
 def _comparisons(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
     for pattern, sign, more in _COMPARED:
         if sign not in sentence:
@@ -335,7 +323,7 @@ def _comparisons(sentence: str, numbers: Sequence[Number], offset: int) -> Itera
         for match in pattern.finditer(sentence):
             if _LABELLED.search(sentence, max(0, match.start() - 12), match.start()):
                 continue
-            first = offset + sentence.count(MARK, 0, match.start())
+            first = place_of(match, offset)
             left, right = numbers[first], numbers[first + 1]
             if is_year(left) or is_year(right):
                 continue
@@ -348,7 +336,7 @@ def _solutions(sentence: str, numbers: Sequence[Number], offset: int) -> Iterato
     for match in _EQUATION.finditer(sentence):
         if not (match[1] or match[3]):
             continue  # "x = 7 or x = -7"
-        unknown_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
+        unknown_numbers, first = _numbers_of_match(match, numbers, offset)
         values = [number.value for number in unknown_numbers]
         factor = values.pop(0) if match[1] else 1.0
         shift = values.pop(0) * (-1 if match[3] == "-" else 1) if match[3] else 0.0
@@ -363,37 +351,39 @@ def _solutions(sentence: str, numbers: Sequence[Number], offset: int) -> Iterato
 
 def _colons(sentence: str, numbers: Sequence[Number], offset: int) -> Iterator[ArithmeticClaim]:
     """Ratios that are simplified, and times of the day."""
-    for match in _RATIO.finditer(sentence):
-        clock_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
-        a, b, c, d = (number.value for number in clock_numbers)
-        if "ratio" in sentence or "simplif" in match[0] or "reduce" in match[0]:
-            yield ArithmeticClaim(first, first + 3, a * d == b * c, None, ("ratio", a, b))
-    for match in _CLOCK.finditer(sentence):
-        clock_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
-        a, b, c, d, duration = (number.value for number in clock_numbers)
-        minutes = (c * 60 + d - a * 60 - b) % 720
-        stated = duration * (60 if match[1].startswith("h") else 1)
-        yield ArithmeticClaim(first, first + 4, stated % 720 == minutes, minutes, ("clock", a, b, c, d))
-    for match in _TAKES.finditer(sentence):
-        clock_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
-        a, b, c, d, hours, minutes = (number.value for number in clock_numbers)
-        expected = (c * 60 + d - a * 60 - b) % 720
-        yield ArithmeticClaim(first, first + 5, (hours * 60 + minutes) % 720 == expected, None, ("takes", a, b, c, d))
-    for match in _SHIFT.finditer(sentence):
-        clock_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
-        a, b, *shift, c, d = (number.value for number in clock_numbers)
-        minutes = shift[0] * (60 if len(shift) > 1 or match[2].startswith("h") else 1) + sum(shift[1:])
-        minutes = minutes if match[1] == "+" else -minutes
-        right = (a * 60 + b + minutes - c * 60 - d) % 720 == 0
-        yield ArithmeticClaim(first, first + 3 + len(shift), right, None, ("shift", a, b, minutes))
-    for match in _SCALED.finditer(sentence):
-        clock_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
-        a, b, factor, c, d = (number.value for number in clock_numbers)
-        yield ArithmeticClaim(first, first + 4, (c, d) == (a * factor, b * factor), None, ("scaled", a, b, factor))
-    for match in _ARRIVAL.finditer(sentence):
-        clock_numbers, first = _numbers_of_match(match, sentence, numbers, offset)
-        a, b, takes, c, d = (number.value for number in clock_numbers)
-        minutes = takes * (60 if match[1].startswith("h") else 1)
-        yield ArithmeticClaim(
-            first, first + 4, (a * 60 + b + minutes - c * 60 - d) % 720 == 0, None, ("arrival", a, b, takes)
-        )
+    for name, pattern, read in _WITH_COLONS:
+        for match in pattern.finditer(sentence):
+            own, first = _numbers_of_match(match, numbers, offset)
+            right, expected, *key = read(match, *(number.value for number in own))
+            if name != "ratio" or "ratio" in sentence or "simplif" in match[0] or "reduce" in match[0]:
+                yield ArithmeticClaim(first, first + len(own) - 1, right, expected, (name, *key))
+
+
+def _minutes(unit: str) -> int:
+    """The minutes of an hour or a minute."""
+    return 60 if unit.startswith("h") else 1
+
+
+def _passed(a: float, b: float, c: float, d: float) -> float:
+    """The minutes from a:b to c:d, on a clock of twelve hours."""
+    return (c * 60 + d - a * 60 - b) % 720
+
+
+def _shift(match: re.Match[str], a: float, b: float, *others: float) -> tuple[Any, ...]:
+    *shift, c, d = others
+    minutes = shift[0] * (60 if len(shift) > 1 else _minutes(match[2])) + sum(shift[1:])
+    minutes = minutes if match[1] == "+" else -minutes
+    return (minutes - _passed(a, b, c, d)) % 720 == 0, None, a, b, minutes
+
+
+_WITH_COLONS: Final[tuple[tuple[str, re.Pattern[str], Callable[..., tuple[Any, ...]]], ...]] = (
+    ("ratio", _RATIO, lambda _, a, b, c, d: (a * d == b * c, None, a, b)),
+    ("clock", _CLOCK, lambda match, a, b, c, d, lasts: (
+        lasts * _minutes(match[1]) % 720 == _passed(a, b, c, d), _passed(a, b, c, d), a, b, c, d)),
+    ("takes", _TAKES, lambda _, a, b, c, d, h, m: ((h * 60 + m) % 720 == _passed(a, b, c, d), None, a, b, c, d)),
+    ("shift", _SHIFT, _shift),
+    ("scaled", _SCALED, lambda _, a, b, factor, c, d: ((c, d) == (a * factor, b * factor), None, a, b, factor)),
+    ("arrival", _ARRIVAL, lambda match, a, b, takes, c, d: (
+        (takes * _minutes(match[1]) - _passed(a, b, c, d)) % 720 == 0, None, a, b, takes)),
+)  # fmt: skip
+"""Whether a claim of a pattern is right, what should stand there if that is one number, and what is computed."""

@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from operator import mul, sub, truediv
 from typing import Final, NamedTuple
 
 from distill.grounding.arithmetic.canonical_text import MARK
-from distill.grounding.arithmetic.expressions import evaluate_expression
+from distill.grounding.arithmetic.expressions import SIMPLE, evaluate_expression
 from distill.grounding.numbers_in_text import TOKEN, Item, word_set
 
 _OPERATIVE = re.compile(
@@ -24,7 +23,6 @@ _SIGNS: Final = {
 }  # fmt: skip
 _MOST_IN_A_RUN: Final = 64
 """Numbers that signs tie together; no more are written by hand."""
-_SIMPLE: Final = {"-": sub, "*": mul, "/": truediv}
 _BETWEEN: Final = re.compile(r"\)*[-+*/]\(*")
 """A sign between two operands, with parentheses that end before it and begin after it."""
 _EQUALS: Final = frozenset(["=", "≈", "⇒", "→", ">"])
@@ -193,7 +191,7 @@ def evaluate_signs(operands: Sequence[float], operators: Sequence[str]) -> float
     """The value of operands with the signs between them; parentheses that are missing at the ends are added."""
     if all(sign == "+" for sign in operators):
         return sum(operands)
-    if len(operands) == 2 and (operate := _SIMPLE.get(operators[0])) is not None:
+    if len(operands) == 2 and (operate := SIMPLE.get(operators[0])) is not None:
         return operate(*operands) if operands[1] or operators[0] != "/" else None
     if not all(map(_BETWEEN.fullmatch, operators)):
         return None

@@ -9,7 +9,6 @@ from statistics import median, multimode
 from typing import Final
 
 from distill.grounding.arithmetic.equations import ArithmeticClaim
-from distill.grounding.arithmetic.expressions import stands_for
 from distill.grounding.arithmetic.results.number_roles import NumberedSentence
 from distill.grounding.numbers_in_text import word_set
 
@@ -69,9 +68,7 @@ def _fact_claim(
     """What a number states of these values."""
     facts = _facts(fact, values)
     if facts and not sentence.behind(index).operator:
-        number = sentence.numbers[index]
-        right = any(stands_for(sentence.value(index), number.unit, one, False) for one in facts)
-        yield sentence.claim(first, index, right, facts[0], (fact, *values))
+        yield sentence.claim(first, index, sentence.is_any_of(index, facts), facts[0], (fact, *values))
 
 
 def _run(sentence: NumberedSentence) -> list[int]:

@@ -5,13 +5,14 @@ piece behind it too ("in all", "are left"). Pieces repeat often, so results are 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
-from distill.grounding.arithmetic.canonical_text import MARK, Number
+from distill.grounding.arithmetic.canonical_text import MARK, Number, is_year
 from distill.grounding.arithmetic.equations import ArithmeticClaim
+from distill.grounding.arithmetic.expressions import stands_for
 from distill.grounding.arithmetic.reading_effort import ReadingEffort
 from distill.grounding.numbers_in_text import word_set
 
@@ -232,13 +233,17 @@ class NumberedSentence:
         """A number with its sign."""
         return -self.numbers[index].value if self.before(index).negative else self.numbers[index].value
 
+    def is_any_of(self, index: int, values: Iterable[float]) -> bool:
+        """Whether a number, with its sign, stands for one of these values."""
+        stated, unit = self.value(index), self.numbers[index].unit
+        return any(stands_for(stated, unit, value, False) for value in values)
+
     def value_at(self, index: int) -> float:
         """A number, or one of a sentence before it: its index is negative."""
         return self.value(index) if index >= 0 else self.text_numbers[self.offset + index].value
 
     def is_year(self, index: int) -> bool:
-        number = self.numbers[index]
-        return 1900 <= number.value <= 2100 and number.unit == 1
+        return is_year(self.numbers[index])
 
     def is_label(self, index: int) -> bool:
         """Whether a number is a name: "row 3", "in 2019", "2019: 15"."""

@@ -29,26 +29,8 @@ RATE_WORDS: Final = word_set(
 _COUNTS: Final = word_set("dozen dozens pair pairs score cents")
 """Words that hide a number, or the unit of a result that is stated in another one."""
 _STEPS: Final = (
-    1.0,
-    60.0,
-    1 / 60,
-    3600.0,
-    1 / 3600,
-    3.6,
-    1 / 3.6,
-    12.0,
-    1 / 12,
-    7.0,
-    1 / 7,
-    100.0,
-    0.01,
-    1000.0,
-    0.001,
-    24.0,
-    10.0,
-    0.1,
-    30.0,
-    52.0,
+    *(1.0, 60.0, 1 / 60, 3600.0, 1 / 3600, 3.6, 1 / 3.6, 12.0, 1 / 12, 7.0, 1 / 7, 100.0, 0.01, 1000.0, 0.001),
+    *(24.0, 10.0, 0.1, 30.0, 52.0),
 )
 """Ratios of units in which a rate and what it is applied to may be stated."""
 _AND: Final = re.compile(r"\band\b(?! (?:pays?|earns?|gets?|makes?|costs?)\b)|\bwith\b|\bfrom\b|\bfor N\b")

@@ -102,9 +102,9 @@ def _worded_sums(sentence: NumberedSentence) -> Iterator[ArithmeticClaim]:
             continue
         expected = evaluate_expression(tokens, values)
         if expected is not None:
-            number = sentence.numbers[index]
-            right = stands_for(sentence.value(index), number.unit, expected, False)
-            yield sentence.claim(first, index, right, expected, ("worded", *tokens, *values))
+            yield sentence.claim(
+                first, index, sentence.is_any_of(index, [expected]), expected, ("worded", *tokens, *values)
+            )
 
 
 def _comparisons(sentence: NumberedSentence) -> Iterator[ArithmeticClaim]:
