@@ -16,9 +16,9 @@ from distill.answers.numbers.normalize import normalise
 from distill.answers.numbers.pick_number import pick_stated_number
 from distill.answers.numbers.quantities import read_quantities, read_single_quantity
 from distill.answers.numbers.units import unit_factor
-from distill.answers.texts.yes_or_no import NEGATIONS
 from distill.answers.words.place_names import is_region
 from distill.answers.words.tokens import tokens
+from distill.answers.words.word_classes import NEGATIONS
 from distill.answers.words.word_forms import same_word_form
 
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -82,9 +82,8 @@ def find_gold_letter(text: str, options: Sequence[str]) -> str | None:
     stripped = text.strip("()[].: ")
     if _is_letter(stripped, options):
         return stripped.upper()
-    leading = _LEADING_LETTER.match(text)
-    if leading is not None:
-        return next(group for group in leading.groups() if group).upper()
+    if (leading := _LEADING_LETTER.match(text)) is not None:
+        return leading[leading.lastindex or 0].upper()
     words = tokens(text)
     same = [
         letter
@@ -138,7 +137,7 @@ def find_chosen_letters(text: str, options: Sequence[str]) -> set[str]:
         return {_ORDINALS[ordinal[1].lower()]}
     leading = _LEADING_LETTER.match(text)
     if leading is not None and not _REJECTED.match(text):
-        letter = next(group for group in leading.groups() if group).upper()
+        letter = leading[leading.lastindex or 0].upper()
         rest = text[leading.end() :]
         return {letter, *_LABEL.findall(rest)} | _other_option_after_letter(rest, letter, options)
     for pattern in (_PARENTHESISED, _NAMED, _BARE):

@@ -119,7 +119,7 @@ def _asks_in_turn(question: str, numeric: bool) -> bool:
 
 def _same_labelled_numbers(text: str, gold_items: Sequence[str], question: str) -> bool | None:
     """Whether each name of the question has its gold number: Android 71%, iOS 27%; None without such names."""
-    said = [(item.value, item.percent) for item in read_quantities(text) if not item.negated and not item.bound]
+    said = [(item.value, item.percent) for item in read_quantities(text) if item.affirmed]
     meant = [(item.value, item.percent) for part in gold_items if (item := read_single_quantity(part)) is not None]
     if len(said) != len(meant) or not affirms(text):
         return None

@@ -121,14 +121,9 @@ def _judge(
 ) -> Judgement:
     golds = [text for text in ([gold] if isinstance(gold, str) else gold) if text.strip()]
     if not golds:
-        return Judgement(
-            verdict="undecided", relative_error=None, reason="no_gold", answer_type=answer_type or "text"
-        )
-    if answer_type is not None and answer_type not in TYPES and user_types.find(answer_type) is None:
-        raise DataError(
-            f"answer type {answer_type!r} is not known; known: {', '.join(TYPES)}; one from outside is "
-            "known where the recipe that names it is used"
-        )
+        return _judgement(undecided("no_gold"), answer_type or "text")
+    if answer_type is not None:
+        known_type(answer_type)
     offered = tuple(options or ())[: len(choices.LETTERS)]
     kind = answer_type or choices.infer_type_among(golds[0], offered)
     if kind == "text" and offered:
@@ -138,17 +133,19 @@ def _judge(
     for text in golds:
         goal = _read_gold(text, kind, answer_type is not None, tolerance, offered, question)
         finding = _compare(prediction, goal, ask_worker=ask_worker) if prediction != text else _same_text(goal)
-        judgements.append(
-            Judgement(
-                verdict=finding.verdict,
-                relative_error=finding.relative_error,
-                reason=finding.reason,
-                answer_type=kind,
-            )
-        )
+        judgements.append(_judgement(finding, kind))
         if finding.verdict == "correct":
             return judgements[-1]
     return reduce(_better_judgement, judgements)
+
+
+def _judgement(finding: CompareResult, answer_type: str) -> Judgement:
+    return Judgement(
+        verdict=finding.verdict,
+        relative_error=finding.relative_error,
+        reason=finding.reason,
+        answer_type=answer_type,
+    )
 
 
 def _better_judgement(left: Judgement, right: Judgement) -> Judgement:
@@ -192,7 +189,7 @@ def _compare_said(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> Com
     doubt = taken_back.reason_to_doubt(final.text, gold, numeric=is_numeric(gold.answer_type))
     result = taken_back.with_doubt(_compare_final(final, gold, ask_worker=ask_worker), doubt)
     is_open = result.verdict != "correct" and result.reason not in _OF_THE_WHOLE and not declines(final.text)
-    if is_open and _is_worded(gold.answer_type):
+    if is_open and known_type(gold.answer_type).worded:
         result = taken_back.with_doubt(_compare_stated_parts(final, gold) or result, doubt)
     if is_open and result.verdict != "correct":
         result = _compare_conclusion(final, gold) or result
@@ -208,7 +205,7 @@ def _compare_final(final: FinalAnswer, gold: GoldAnswer, *, ask_worker: bool) ->
     if text == gold.text:
         return _same_text(gold)
     stated = taken_back.without_denied(text) if gold.answer_type in taken_back.CONTRASTED_TYPES else text
-    result = _judge_of(gold.answer_type)(stated, gold)
+    result = known_type(gold.answer_type).judge(stated, gold)
     if declines(text) or declines(gold.text):
         return compare_declined(result, text, gold)
     ask_worker = ask_worker and len(final.text) + len(gold.text) <= _LONGEST_EXPRESSIONS
@@ -235,7 +232,7 @@ def _compare_stated_parts(final: FinalAnswer, gold: GoldAnswer) -> CompareResult
         normalised_part = _normalise_bounded(final_answer(part).text)
         if normalised_part == gold.text:
             return _same_text(gold)
-        if (result := _judge_of(gold.answer_type)(normalised_part, gold)).verdict == "correct":
+        if (result := known_type(gold.answer_type).judge(normalised_part, gold)).verdict == "correct":
             return result
     return None
 
@@ -251,7 +248,7 @@ def _compare_conclusion(final: FinalAnswer, gold: GoldAnswer) -> CompareResult |
         said = final_answer(part)
         result = _compare_final(said, gold, ask_worker=False)
         if result.verdict != "correct" and result.reason not in _OF_THE_WHOLE:
-            result = (_is_worded(gold.answer_type) and _compare_stated_parts(said, gold)) or result
+            result = (known_type(gold.answer_type).worded and _compare_stated_parts(said, gold)) or result
         if result.verdict == "correct":
             return result
         if gold.answer_type == "text" and text_answers.concludes(said.text, gold.text, gold.question):
@@ -338,7 +335,7 @@ def _compare_item(stated: str, gold_item: str, gold: GoldAnswer) -> CompareResul
     if kind in ("list", "choice"):
         kind = "text"
     item = _read_gold(gold_item, kind, False, float(gold.tolerance), (), gold.question)
-    return correct("same_text") if stated == item.text else _judge_of(kind)(stated, item)
+    return correct("same_text") if stated == item.text else known_type(kind).judge(stated, item)
 
 
 def _compare_text(text: str, gold: GoldAnswer) -> CompareResult:
@@ -381,16 +378,18 @@ TYPES: Final[Mapping[str, AnswerType]] = {
 """Every answer type: `infer_type` says which one a gold answer looks like."""
 
 
+def known_type(name: str) -> AnswerType:
+    """One of `TYPES`, or a user's type. Raises DataError for a name that this process does not know."""
+    if (own := user_types.find(name)) is not None:
+        return AnswerType(own.compare, numeric=own.numeric)
+    if name not in TYPES:
+        raise DataError(
+            f"answer type {name!r} is not known; known: {', '.join(TYPES)}; one from outside is "
+            "known where the recipe that names it is used"
+        )
+    return TYPES[name]
+
+
 def is_numeric(answer_type: str) -> bool:
     """Whether an answer of this type is one number."""
-    own = user_types.find(answer_type)
-    return own.numeric if own is not None else answer_type in TYPES and TYPES[answer_type].numeric
-
-
-def _judge_of(answer_type: str) -> Callable[[str, GoldAnswer], CompareResult]:
-    own = user_types.find(answer_type)
-    return own.compare if own is not None else TYPES[answer_type].judge
-
-
-def _is_worded(answer_type: str) -> bool:
-    return answer_type in TYPES and TYPES[answer_type].worded
+    return known_type(answer_type).numeric

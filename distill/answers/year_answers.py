@@ -39,7 +39,7 @@ def compare_year(text: str, gold: GoldAnswer) -> CompareResult:
     dates = {reading.year for day in read_dates(text) for reading in day}
     if len(dates) == 1 and None not in dates:
         return correct("only_year") if dates == {year} else wrong("other_year")
-    values = {quantity.value for quantity in numbers if not quantity.bound and not quantity.negated}
+    values = {quantity.value for quantity in numbers if quantity.affirmed}
     years = {value for value in values if 1000 <= value <= 2999 and value == int(value)}
     if len(years) == 1:
         if _NEAR_A_YEAR.search(text) and years == {year}:

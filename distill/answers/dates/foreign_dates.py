@@ -57,7 +57,7 @@ def names_day_first(text: str) -> bool:
 
 def _iso_of_characters(match: re.Match[str]) -> str:
     year = match["year"].translate(_HAN_DIGITS)
-    return _iso(year, _han_value(match["month"]), match["day"] and _han_value(match["day"])) or match[0]
+    return _iso(year, _han_value(match["month"]), _han_value(match["day"]) if match["day"] else None)
 
 
 def _han_value(figures: str) -> int:
@@ -85,7 +85,5 @@ def _values(day: str) -> Iterator[int]:
         yield from (int(item.value) for item in foreign_numbers(day))
 
 
-def _iso(year: str, month: int, day: int | str | None) -> str | None:
-    if not 1 <= month <= 12 or (day is not None and not 1 <= int(day) <= 31):
-        return None
-    return f"{year}-{month:02}" + ("" if day is None else f"-{int(day):02}")
+def _iso(year: str, month: int, day: int | None) -> str:
+    return f"{year}-{month:02}" + ("" if day is None else f"-{day:02}")

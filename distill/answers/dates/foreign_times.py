@@ -172,7 +172,7 @@ def _written(hour: int | None, minute: int | None, otherwise: str, half: str = "
     if hour is None or minute is None or not 0 <= hour <= 24 or abs(minute) >= 24 * 60:
         return otherwise
     total = hour * 60 + minute
-    total += 12 * 60 if total < 0 or (not hour and minute < 0) else 0
+    total += 12 * 60 if total < 0 else 0
     if half and total >= 13 * 60:
         half = ""
     return f"{total // 60}:{total % 60:02}{half}"

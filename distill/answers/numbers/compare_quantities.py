@@ -149,10 +149,7 @@ def _compare_percent_with_plain(
     predicted_percent, gold_percent = (
         (_as_percent(predicted), gold) if gold.percent else (predicted, _as_percent(gold))
     )
-    if (
-        _compare_values(predicted_percent, gold_percent, tolerance).verdict != "wrong"
-        or _compare_values(gold_percent, predicted_percent, tolerance).verdict != "wrong"
-    ):
+    if _compare_values(predicted_percent, gold_percent, tolerance).verdict != "wrong":
         return undecided("percent_or_share")
     return _undecided_unless_wrong(same, "percent_or_number")
 

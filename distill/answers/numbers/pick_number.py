@@ -59,9 +59,9 @@ def pick_stated_number(text: str, numbers: Sequence[Quantity]) -> Quantity | Non
     reasoned = _BEFORE_REASON.match(text) or _BEFORE_REMARK.match(text)
     if reasoned is not None:
         early = [quantity for quantity in numbers if quantity.start < reasoned.end(1)]
-        if len(early) == 1 and not early[0].negated and not early[0].bound:
+        if len(early) == 1 and early[0].affirmed:
             return early[0]  # 9 remain, because 6 of the 15 are taken
-    if len(numbers) < 2 or any(quantity.negated or quantity.bound for quantity in numbers):
+    if len(numbers) < 2 or not all(quantity.affirmed for quantity in numbers):
         return None
     first, second, last = numbers[0], numbers[1], numbers[-1]
     if len(numbers) == 2 and _OF_ALL.search(_text_before(text, second)):
@@ -146,7 +146,7 @@ def pick_concluding_number(text: str, numbers: Sequence[Quantity], question: str
     if not 1 < len(numbers) <= _MOST_IN_A_RATIONALE:
         return None
     total = numbers[-1]
-    is_last = len(text[total.end :].split()) <= 1 and not (total.negated or total.bound or total.label)
+    is_last = len(text[total.end :].split()) <= 1 and total.affirmed and not total.label
     if is_last and not _OPEN.search(text):
         before = _text_before(text, total)
         if any(said.search(before) and asked.search(question) for said, asked in _RESULTS):
@@ -157,7 +157,7 @@ def pick_concluding_number(text: str, numbers: Sequence[Quantity], question: str
     if not start or _NAMES_RESULT.search(text, start) is None:
         return None
     last = [quantity for quantity in numbers if quantity.start >= start]
-    if len(last) != 1 or last[0].negated or last[0].bound or last[0].label:
+    if len(last) != 1 or not last[0].affirmed or last[0].label:
         return None
     after = _REMARK_AFTER.sub("", text[last[0].end :]).strip(" .")
     before = _text_before(text, last[0])
@@ -202,7 +202,7 @@ _FIGURES = re.compile(r"\d[\d.,]*")
 
 def pick_part_of_total(text: str, numbers: Sequence[Quantity]) -> Quantity | None:
     """The first of two numbers that are a part and its total: four out of 10 doctors."""
-    if len(numbers) != _PART_AND_TOTAL or numbers[0].negated or numbers[0].bound:
+    if len(numbers) != _PART_AND_TOTAL or not numbers[0].affirmed:
         return None
     return numbers[0] if _OUT_OF.fullmatch(text[numbers[0].end : numbers[1].start]) else None
 
@@ -228,7 +228,7 @@ def pick_asked_number(text: str, numbers: Sequence[Quantity], question: str) -> 
     if not asked or 4 * most < 3 * len(asked) or len(best) != 1 or len(best[0]) != 1:
         return None
     picked = best[0][0]
-    return None if picked.negated or picked.bound or picked.label else picked
+    return picked if picked.affirmed and not picked.label else None
 
 
 def pick_part_or_change(text: str, numbers: Sequence[Quantity], question: str) -> Quantity | None:
@@ -259,7 +259,7 @@ def pick_counted_number(text: str) -> Quantity | None:
     counted = read_quantities(head)
     listed = [part for part in _BETWEEN_ITEMS.split(rest) if part.strip(" .")]
     same = len(counted) == 1 and counted[0].value in (len(listed), sum(item.value for item in read_quantities(rest)))
-    return counted[0] if same and len(listed) > 1 and not counted[0].negated and not counted[0].bound else None
+    return counted[0] if same and len(listed) > 1 and counted[0].affirmed else None
 
 
 _BETWEEN_ITEMS = re.compile(r"[,;、]|\s\d+[.)]\s|\b(?:and|und|et|y|e)\b|^\s*\d+[.)]\s")

@@ -46,6 +46,11 @@ class Quantity:
     start: int = 0
     end: int = 0
 
+    @property
+    def affirmed(self) -> bool:
+        """Whether the text says this number of something, and neither denies it nor gives it as a limit."""
+        return not (self.negated or self.bound)
+
 
 _SUFFIXES: Final = {
     letter: Decimal(10**power) for letter, power in (("K", 3), ("k", 3), ("M", 6), ("B", 9), ("T", 12))
@@ -173,7 +178,7 @@ def read_single_quantity(text: str) -> Quantity | None:
     numbers = _read_first(text, _MOST_JOINED)
     if len(numbers) > 1:
         numbers = _join_compound(numbers, text)
-    if len(numbers) != 1 or numbers[0].bound or numbers[0].negated:
+    if len(numbers) != 1 or not numbers[0].affirmed:
         return None
     before, after = text[: numbers[0].start].strip(" ~≈$("), text[numbers[0].end :].strip(" .)$")
     return numbers[0] if not before and not after else None
@@ -332,13 +337,8 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
         others=tuple(scaled[1:]),
         certain=certain,
         decimals=decimals if tail.exact else None,
-        percent=tail.percent,
-        currency=tail.currency,
-        unit=tail.unit,
-        written_unit=tail.written,
-        **read_context(text, match.start("lead"), tail.end),
         start=match.start(),
-        end=tail.end,
+        **_after_digits(text, match.start("lead"), tail),
     )
 
 
@@ -349,14 +349,14 @@ def _quantity_in_words(value: Decimal, start: int, end: int, text: str) -> Quant
         value=value * tail.factor,
         others=() if tail.other_factor is None else (value * tail.other_factor,),
         decimals=0 if tail.exact and value == int(value) else None,
-        percent=tail.percent,
-        currency=tail.currency,
-        unit=tail.unit,
-        written_unit=tail.written,
-        **read_context(text, start, tail.end),
         start=start,
-        end=tail.end,
+        **_after_digits(text, start, tail),
     )
+
+
+def _after_digits(text: str, start: int, tail: _Tail) -> dict[str, Any]:
+    measure = {"percent": tail.percent, "currency": tail.currency, "unit": tail.unit, "written_unit": tail.written}
+    return {**measure, "end": tail.end, **read_context(text, start, tail.end)}
 
 
 def read_context(text: str, start: int, end: int) -> dict[str, Any]:

@@ -25,8 +25,10 @@ from distill.answers.words.word_classes import (
     ARTICLES,
     CLASSES,
     COLOURS,
+    COPIES,
     COUNTS,
     KINDS,
+    NAMED_THINGS,
     OPENING,
     PRONOUNS,
     SIZES,
@@ -42,10 +44,6 @@ _CONCLUDES: Final = frozenset({":", ";", "so", "thus", "hence", "therefore", "i.
 """Words after which a statement of its own begins."""
 _BEFORE_A_VERB: Final = frozenset({"do", "does", "did", "can", "could", "will", "would", "might", "may", "should"})
 _AUXILIARY: Final = _BE | _BEFORE_A_VERB | {"has", "have", "had"}
-_COPIES: Final = frozenset(
-    {"picture", "image", "photo", "photograph", "drawing", "painting", "figure", "symbol", "logo"}
-)
-_MAKERS: Final = frozenset({"team", "brand", "model", "make"})
 PERSONS: Final = frozenset({"man", "men", "woman", "women", "boy", "girl", "child", "people", "person"})
 POSTURES: Final = frozenset({"sits", "lies", "hangs", "stands", "leads", "tops"})
 _PLACES: Final = {
@@ -198,7 +196,7 @@ def _is_new(read: Sentence, index: int, inside: range, asked: set[str]) -> bool:
     word, after = read.words[index], read.words[index + 1]
     if not word[0].isalnum() or is_form_of_any(word, asked):
         return False
-    if word in _COPIES and after == "of":
+    if word in COPIES and after == "of":
         return True
     if word in _STATING | ARTICLES | PRONOUNS | OPENING | COUNTS | COLOURS | SIZES:
         return False
@@ -206,7 +204,7 @@ def _is_new(read: Sentence, index: int, inside: range, asked: set[str]) -> bool:
         return False  # a wooden bench
     if word in KINDS and after == "of" and read.words[index + 2] not in ARTICLES:
         return False  # a flock of sheep
-    if _MAKERS & asked and all(name[0].isupper() for name in read.written[index : inside.stop]):
+    if NAMED_THINGS & asked and all(name[0].isupper() for name in read.written[index : inside.stop]):
         return False  # Boston Red Sox
     if after in _AUXILIARY and not _PLACES.keys() & asked:
         place = index - 2 if read.words[index - 1] in ARTICLES else index - 1

@@ -13,10 +13,19 @@ from rapidfuzz.distance import Levenshtein, Prefix
 from distill.answers.compare_result import CompareResult, undecided, wrong
 from distill.answers.numbers.units import unit_name
 from distill.answers.texts.answer_sentences import stated_parts
-from distill.answers.texts.yes_or_no import NEGATIONS
 from distill.answers.words.spelling import are_opposites
 from distill.answers.words.tokens import tokens
-from distill.answers.words.word_classes import CLASSES, COLOURS, KINDS, PRONOUNS, SET_AGAINST, SIDES, SIZES
+from distill.answers.words.word_classes import (
+    CLASSES,
+    COLOURS,
+    KINDS,
+    NAMED_THINGS,
+    PRONOUNS,
+    SET_AGAINST,
+    SIDES,
+    SIZES,
+    denies,
+)
 from distill.answers.words.word_forms import same_word_form
 
 LONG: Final = 8
@@ -40,7 +49,7 @@ def compare_other_words(text: str, gold: str, question: str = "") -> CompareResu
     )
     if inflected:
         return undecided("inflected")
-    if near or plural or joined.replace(" ", "") == gold_joined.replace(" ", ""):
+    if near or plural:
         return undecided("nearly_the_same_words")
     shortest = 2 if _HAN.match(gold_joined) and not _DENIED_IN_HAN.search(joined) else 4
     inside = min(len(joined), len(gold_joined)) >= shortest and (gold_joined in joined or joined in gold_joined)
@@ -67,10 +76,10 @@ def has_same_content(text: str, gold: str, question: str = "") -> bool:
     codes = _CODES.findall(gold.casefold())
     if [code for code in _CODES.findall(text.casefold()) if code in codes] != codes:
         return False
-    denied, gold_denied = (sum(map(_denies, side)) for side in (words, gold_words))
+    denied, gold_denied = (sum(map(denies, side)) for side in (words, gold_words))
     asked = tokens(question[:_LONGEST_QUESTION])
     meant, said = (
-        [word for word in side if word not in _FUNCTION_WORDS | _REFLEXIVES and not _denies(word)]
+        [word for word in side if word not in _FUNCTION_WORDS | _REFLEXIVES and not denies(word)]
         for side in (gold_words, words)
     )
     if denied != gold_denied or len(meant) < _FEWEST or (SET_AGAINST - _LINKING) & {*said} - {*meant, *asked}:
@@ -88,7 +97,7 @@ def has_same_content(text: str, gold: str, question: str = "") -> bool:
         return False
     if re.search(rf"\b(?:of|for|to (?:the|an?|his|her)) (?:the |an? )?{re.escape(meant[0])}", text, re.IGNORECASE):
         return False  # the assistant to the president, for the president
-    if _part_of_a_name(text, meant[0], meant[-1]) and not _OF_A_NAME & {*asked}:
+    if _part_of_a_name(text, meant[0], meant[-1]) and not NAMED_THINGS & {*asked}:
         return False
     main = [place for place, word in zip(places, meant, strict=True) if word not in _PARTICLES]
     in_order = main == sorted(main)
@@ -110,17 +119,12 @@ _SECOND_CLAUSE = re.compile(r"[,;:]|\b(?:but|or|than|from)\b", re.IGNORECASE)
 
 _SIGNS = re.compile(r"[=^<>*/√π±+\\]|\s-\s|\w\.\w")
 _CODES = re.compile(r"\w*\d\w*")
-_OF_A_NAME: Final = frozenset({"team", "brand", "model", "make"})
 
 
 def _part_of_a_name(text: str, first: str, last: str) -> bool:
     """Whether a name goes on before or after its words: UC San Diego, Main Street North."""
     goes_on = re.search(rf"(?<=\s)(?=[A-Z])(?i:{re.escape(last)})\s[A-Z][a-z]", text) is not None
     return goes_on or re.search(rf"[A-Z][\w.'-]*\s(?=[A-Z])(?i:{re.escape(first)})\b", text) is not None
-
-
-def _denies(word: str) -> bool:
-    return word in NEGATIONS or word.endswith("n't")
 
 
 def _same_content(word: str, other: str) -> bool:

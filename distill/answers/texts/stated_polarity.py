@@ -13,7 +13,7 @@ from typing import Final
 from distill.answers.texts.answer_sentences import LED_IN
 from distill.answers.words.spelling import are_opposites
 from distill.answers.words.tokens import tokens
-from distill.answers.words.word_classes import CLASSES, COLOURS, SET_AGAINST
+from distill.answers.words.word_classes import CLASSES, COLOURS, SET_AGAINST, denies
 from distill.answers.words.word_forms import same_word_form
 
 _LONGEST: Final = 400
@@ -42,7 +42,6 @@ _ASSESSED = re.compile(
 )
 _NEVER = re.compile(r"never\b\s*(?:$|[.,;:!—–])", re.IGNORECASE)
 _SMALL: Final = CLASSES["small_of_statement"]
-_NEGATIONS: Final = frozenset({"not", "no", "never", "nor", "without", "isn't", "aren't"})
 _AND = re.compile(r"[,;]?\s(?:and)\s|[,;]\s", re.IGNORECASE)
 _SUBORDINATES = re.compile(r"[:()]|\b(?:but|while|because|since|if|when|although|with|or|than|not)\b", re.IGNORECASE)
 _CLAUSES = re.compile(r"[,;:()]|\b(?:and|but|while|because|since|if|when|although|with)\b", re.IGNORECASE)
@@ -129,7 +128,7 @@ def _is_another(word: str, other: str, is_last: bool) -> bool:
 
 
 def _of_statement(words: Sequence[str], wanted: Sequence[str], exists: bool) -> str | None:
-    denied = [word for word in words if word in _NEGATIONS or word.endswith("n't")]
+    denied = [word for word in words if denies(word)]
     said = [word for word in _content(words) if word not in denied]
     if len(denied) > 1 or _ABSENT & {*said} - {*wanted} or {*said} & (SET_AGAINST - _SMALL) - {*wanted}:
         return None

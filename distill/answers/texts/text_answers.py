@@ -361,7 +361,7 @@ def _range_ends(text: str) -> tuple[tuple[object, ...], ...] | None:
     """Both ends of a range with the unit that is written once or twice: 2-8 °C and 2 °C to 8 °C."""
     match = _ENDS.fullmatch(text.strip(" .")) if len(text) <= _LONGEST_RANGE else None
     ends = [read_single_quantity(part) for part in (match["least"] or match["low"], match["high"])] if match else []
-    if len(ends) != _TWO or any(end is None or end.bound or end.negated for end in ends):
+    if len(ends) != _TWO or any(end is None or not end.affirmed for end in ends):
         return None
     low, high = (end for end in ends if end is not None)
     measures = tuple((end.unit, end.currency, end.percent) for end in (low, high))

@@ -13,16 +13,13 @@ from distill.answers.texts.stated_polarity import compares, stated_polarity
 from distill.answers.words.basic_words import is_colour, is_same_word
 from distill.answers.words.spelling import OPPOSITES_ABROAD
 from distill.answers.words.tokens import tokens
-from distill.answers.words.word_classes import CLASSES, COLOURS, SIDES
+from distill.answers.words.word_classes import CLASSES, COLOURS, SIDES, denies
 from distill.answers.words.word_forms import same_word_form
 
 _YES: Final = frozenset({"yes", "yeah", "yep"})
 _NO: Final = frozenset({"no", "nope"})
 _LIKE_YES: Final = frozenset({"correct", "right", "indeed", "sure", "certainly", "incorrect", "none", "not"})
 _POLAR: Final = dict.fromkeys(_YES, "yes") | dict.fromkeys(_NO, "no") | {"true": "true", "false": "false"}
-NEGATIONS: Final = frozenset(
-    {"not", "no", "never", "neither", "nor", "without", "except", "isn't", "aren't", "wasn't"}
-)
 _AFTER_NO: Final = frozenset({"it", "there", "this", "that", "they", "he", "she", "because", "not"})
 _NO_AND_MORE = re.compile(r"no\s?[,.;:!-]", re.IGNORECASE)
 _CONCLUDED = re.compile(r"\b(?:so|thus|hence|therefore),? (yes|no|true|false)$", re.IGNORECASE)
@@ -109,7 +106,7 @@ def _repeats(words: Sequence[str], question: str) -> str | None:
         return None
     said = [word for word in words if word not in _SMALL_WORDS]
     asked = tokens(question[:_LONGEST_QUESTION])
-    denied = any(word in NEGATIONS or word.endswith("n't") for word in words)
+    denied = any(map(denies, words))
     if not said or not all(any(same_word_form(word, other) for other in asked) for word in said):
         return None
     if _QUANTIFIERS & {*asked} - {*words}:

@@ -30,6 +30,8 @@ OPEN_PREPOSITIONS: Final = CLASSES["open_prepositions"]
 MOVING: Final = CLASSES["moving"]
 PLACING: Final = CLASSES["placing"]
 ASKS_FOR_ANY: Final = CLASSES["asks_for_any"]
+NEGATIONS: Final = CLASSES["negations"]
+NAMED_THINGS: Final = CLASSES["named_things"]
 COPIES: Final = CLASSES["copies"]
 MEASURES: Final = CLASSES["measures"]
 NATIONAL: Final = CLASSES["national"]
@@ -58,3 +60,8 @@ def sets_apart(text: str, known: str = "") -> bool:
     words = {*_WORD.findall(text.casefold())}
     denied = any(word in _SETS_APART or word.endswith(("n't", "n’t")) for word in words - {*_WORD.findall(known)})
     return denied or _ASKED.search(text) is not None
+
+
+def denies(word: str) -> bool:
+    """Whether a lower-case word is a denial: no, isn't."""
+    return word in NEGATIONS or word.endswith("n't")

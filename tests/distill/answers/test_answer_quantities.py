@@ -155,3 +155,8 @@ def test_of_a_listing_the_first_400_numbers_are_read_in_digits_and_in_words(text
 def test_the_words_before_a_number_say_what_it_is(text: str, negated: bool, bound: bool, label: bool) -> None:
     (number,) = read_quantities(text)
     assert (number.negated, number.bound, number.label) == (negated, bound, label)
+
+
+def test_a_scale_word_beside_a_question_with_another_one_stays_open() -> None:
+    judged = judge("It is 5.9 thousand.", "5.9", question="What is the rate per hundred residents?")
+    assert (judged.verdict, judged.reason) == ("undecided", "scale_added")

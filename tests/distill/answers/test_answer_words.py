@@ -190,3 +190,7 @@ def test_a_country_has_its_other_names_inside_a_sentence(text: str, gold: str, v
 @pytest.mark.parametrize("name", ["Republic of India", "Hindustan"])
 def test_a_country_has_all_of_its_listed_names(name: str) -> None:
     assert judge(name, "India").verdict == judge("India", name).verdict == CORRECT
+
+
+def test_a_unit_in_another_language_is_not_another_word() -> None:
+    assert judge("hours", "horas", question="¿En qué unidad se mide?").verdict == "undecided"

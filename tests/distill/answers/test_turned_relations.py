@@ -44,3 +44,17 @@ def test_a_sentence_that_turns_the_relation_of_its_question_is_not_decided(
 )
 def test_a_sentence_with_the_gold_answer_in_the_place_asked_for_is_right(question: str, gold: str, text: str) -> None:
     assert judge(text, gold, question=question).verdict == "correct"
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "gold"),
+    [
+        ("Wer ist kleiner?", "Ana ist größer als Eva.", "Ana"),
+        ("Quel animal est plus grand ?", "Le chat est plus petit que le chien.", "chat"),
+    ],
+)
+def test_the_winner_of_the_opposite_comparison_in_another_language_stays_open(
+    question: str, text: str, gold: str
+) -> None:
+    assert judge(text, gold, question=question).verdict == "undecided"
+    assert judge(f"{gold}.", gold, question=question).verdict == "correct"
