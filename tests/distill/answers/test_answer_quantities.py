@@ -8,6 +8,7 @@ import pytest
 from distill.answers.numbers.normalize import normalise
 from distill.answers.numbers.quantities import read_quantities, read_single_quantity
 from distill.answers.numbers.solution_sets import compare_intervals
+from distill.answers.verdicts import judge
 
 
 @pytest.mark.parametrize(
