@@ -293,7 +293,7 @@ def _guessed(
             columns_left = " or ".join(map(repr, rest[:_SHOWN]))
             hint = f"; if {columns_left} holds them, say --column answer=NAME" if rest else ""
             lines.append(f"guessed: no column of right answers, so traces are kept by their agreement alone{hint}")
-        lines += guessed_columns.other_images(table, guessed)
+        lines += guessed_columns.left_out(table, guessed)
         if not table.hub:
             lines.append(f"images: in {guessed.images_root}")
     if guessed.outside:

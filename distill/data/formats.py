@@ -43,7 +43,7 @@ from distill.recipe.sections.data import DataSource
 CHOICES = ("choices", "options")
 TURNS = ("conversations", "messages", "conversation")
 _COCO_DIGITS = 12
-_ASKING = frozenset({"human", "user"})
+ASKING = frozenset({"human", "user"})
 _ANSWERING = frozenset({"gpt", "assistant", "model", "chatgpt"})
 
 
@@ -189,7 +189,7 @@ def _llava(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     for turn in read_turns(value, column):
         speaker = str(turn.get("from", turn.get("role", ""))).lower()
         text, pictures = _content(turn.get("value", turn.get("content")))
-        if speaker in _ASKING:
+        if speaker in ASKING:
             placeholders += pictures
             questions.extend(_asked(asked, None, values, source))
             asked = text

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from distill.data import sources
-from distill.data.formats import CHOICES, TURNS, choices_of
+from distill.data.formats import ASKING, CHOICES, TURNS, choices_of
 from distill.data.gold_answers import RowError
 from distill.data.images import image_paths
 from distill.data.images.image_suffixes import image_suffixes
-from distill.data.row_values import Choices
+from distill.data.row_values import Choices, read_turns
 from distill.data.sources import SourceRow, SourceTable
 from distill.data.tables.table_kinds import KINDS, suffix_of
 from distill.errors import ImageError
@@ -95,13 +95,31 @@ def guess(table: SourceTable, given: Mapping[str, str]) -> GuessedSource:
     )
 
 
-def other_images(table: SourceTable, guessed: GuessedSource) -> list[str]:
-    """A line about columns that hold images as often as not and that the guess does not read."""
+def left_out(table: SourceTable, guessed: GuessedSource) -> list[str]:
+    """Lines about what the guess does not show the teacher: columns with more images, and earlier turns."""
     rows = [row.values for row in islice(sources.rows(table), _LOOKED_AT) if isinstance(row, SourceRow)]
     rest = [name for name in guessed.names if name not in guessed.columns.values()]
     held = [name for name in rest if rows and sum(_holds_image(row.get(name)) for row in rows) >= _HALF * len(rows)]
     named = ", ".join(map(repr, held))
-    return [f"not read: other images, in {named}; a list in one column gives a question several"] if held else []
+    lines = [f"not read: other images, in {named}; a list in one column gives a question several"] if held else []
+    turns = [_turns(row) for row in rows] if guessed.format in ("llava", "finevision") else []
+    if several := sum(count > 1 for count in turns):
+        lines.append(
+            f"turns: {several} of the first {len(rows)} rows ask several questions; each is asked alone, and "
+            "earlier_turns = true under [data.questions] and [data.test] shows it with the turns before it"
+        )
+    return lines
+
+
+def _turns(row: Mapping[str, Any]) -> int:
+    """How many questions a row asks; 0 for a row that cannot be read."""
+    column = "texts" if "texts" in row else next((name for name in TURNS if name in row), "")
+    try:
+        turns = read_turns(row.get(column), column)
+    except RowError:
+        return 0
+    asking = [turn for turn in turns if str(turn.get("from", turn.get("role", ""))).lower() in ASKING]
+    return len(turns) if column == "texts" else len(asking)
 
 
 def cells_for_names(table: SourceTable) -> list[str]:

@@ -350,3 +350,17 @@ def test_paths_of_windows_lead_to_the_images_of_a_folder_here(tmp_path: Path) ->
     done = distill("data", "--out", "new")
     assert "image = 'Datei'" in done.output and "left out" not in done.output
     assert len(read(tmp_path / "new/recipe.toml")) + len(read(tmp_path / "new/recipe.toml", "test")) == 20
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_questions_of_one_conversation_are_said_to_be_asked_alone(tmp_path: Path, several: bool) -> None:
+    turns = [
+        {"from": "human", "value": "<image>\nHow many bars?"},
+        {"from": "gpt", "value": "4"},
+        {"from": "human", "value": "And lines?"},
+        {"from": "gpt", "value": "2"},
+    ]
+    rows = [{"image": name, "conversations": turns if several else turns[:2]} for name in photos(tmp_path / "data")]
+    (tmp_path / "data" / "rows.jsonl").write_bytes(b"".join(map(orjson.dumps, rows)).replace(b"}{", b"}\n{"))
+    output = distill("data", "--out", "new").output
+    assert ("turns: 20 of the first 20 rows ask several questions; each is asked alone" in output) is several
