@@ -5,7 +5,6 @@ with right ones.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Final
 
 from distill.diagnosis import odd_rows
@@ -103,12 +102,12 @@ def _test_differs(recipe: Recipe, learned: Sequence[TrainingRow], asked: Sequenc
 
 
 def _images(recipe: Recipe, images: Sequence[Sequence[ImageRef]]) -> list[Features]:
-    shown = [refs[0] for refs in images if refs]
+    shown = [refs for refs in images if refs]
     step = max(1, len(shown) // IMAGES)
     limit = recipe.data[recipe.eval.data].max_pixels
     return [
         features | {"the number of images": str(len(refs))}
-        for refs in islice((refs for refs in images if refs), 0, None, step)
+        for refs in shown[::step]
         if (features := dict(of_image(refs[0], max_pixels=limit)))
     ]
 
