@@ -68,7 +68,18 @@ def check_answer_types(context: CheckContext) -> Iterator[CheckResult]:
         if _is_unusable(answer_type_of, source):
             continue
         made = load_type(source.answer_type, context.recipe.path.parent, key).loaded
-        golds = [sample.answer for sample in _samples(context, name) if sample.answer]
+        samples = _samples(context, name)
+        own = [sample for sample in samples if sample.answer_type == answer_type_of(source)]
+        if samples and not own:
+            column = source.columns.answer_type
+            yield warning(
+                key,
+                f"{source.answer_type!r} is used for no row: each of the {len(samples)} rows that were read "
+                f"states another type, such as in the column {column!r}",
+                f'columns.answer_type = "" under [data.{name}] uses it for all rows',
+            )
+            continue
+        golds = [sample.answer for sample in own if sample.answer]
         results = list(_tried(context, key, source.answer_type, partial(_decided, made), golds, "gold answers"))
         yield from results
         if golds and not results and all(made.decide(gold, gold) is None for gold in golds):

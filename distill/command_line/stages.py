@@ -16,7 +16,7 @@ from distill.command_line.options import (
     WholeJobsOption,
     open_recipe,
 )
-from distill.commands.progress import result_alone, show, show_json
+from distill.commands.progress import result_alone, show, show_json, show_result
 from distill.errors import RecipeError
 
 if TYPE_CHECKING:
@@ -73,18 +73,20 @@ def generate(
                 f"{run}: --check, --replay and --fresh work on a run directory; `distill pull` brings one here"
             )
         opened = _open_with_engine(recipe, overrides, engine)
-        show(generate_stage_in_store(opened, run, overrides or (), limit=limit))
+        show_result(lambda: generate_stage_in_store(opened, run, overrides or (), limit=limit))
         return
     _refuse_engine(engine)
     chosen = open_recipe(recipe, run, overrides)
     if replay:
         from teacher.replay import replay as replay_request
 
-        show_json(replay_request(*chosen, replay, resend=resend))
+        with result_alone():
+            request = replay_request(*chosen, replay, resend=resend)
+        show_json(request)
     elif check:
-        show(check_generate(*chosen, limit=limit, fresh=fresh, probe=probe or 0))
+        show_result(lambda: check_generate(*chosen, limit=limit, fresh=fresh, probe=probe or 0))
     else:
-        show(generate_stage(*chosen, limit=limit, fresh=fresh))
+        show_result(lambda: generate_stage(*chosen, limit=limit, fresh=fresh))
 
 
 def _open_with_engine(
@@ -135,16 +137,16 @@ def filter_(
         if what_if:
             raise RecipeError(f"{run}: --what-if works on a run directory; `distill pull` brings one here")
         opened = _open_with_engine(recipe, overrides, engine)
-        show(filter_stage_in_store(opened, run, overrides or (), fresh=fresh))
+        show_result(lambda: filter_stage_in_store(opened, run, overrides or (), fresh=fresh))
         return
     _refuse_engine(engine)
     if what_if:
         if fresh:
             raise RecipeError("--what-if writes nothing; leave --fresh out")
         alternative, _ = open_recipe(what_if, run, overrides)
-        show(compare_policies(*open_recipe(recipe, run, None), alternative))
+        show_result(lambda: compare_policies(*open_recipe(recipe, run, None), alternative))
     else:
-        show(filter_stage(*open_recipe(recipe, run, overrides), fresh=fresh))
+        show_result(lambda: filter_stage(*open_recipe(recipe, run, overrides), fresh=fresh))
 
 
 def train(
@@ -173,10 +175,12 @@ def train(
         chosen = [*(overrides or ()), *([f"engine.nodes={nodes}"] if nodes else [])]
         opened = _open_with_engine(recipe, chosen, engine, several=True)
         _require_cluster(opened, engine, nodes)
-        show(train_stage_in_store(opened, run, overrides or (), stage=stage, jobs=jobs, fresh=fresh))
+        show_result(lambda: train_stage_in_store(opened, run, overrides or (), stage=stage, jobs=jobs, fresh=fresh))
         return
     _refuse_engine(engine, nodes)
-    show(train_stage(*open_recipe(recipe, run, overrides, several=True), stage=stage, jobs=jobs, fresh=fresh))
+    show_result(
+        lambda: train_stage(*open_recipe(recipe, run, overrides, several=True), stage=stage, jobs=jobs, fresh=fresh)
+    )
 
 
 def eval_(
@@ -239,10 +243,12 @@ def run(
 
         if redo_stale:
             raise RecipeError(f"{run}: --redo-stale works on a run directory; here each stage takes --fresh")
-        show(all_stages_in_store(_open_with_engine(recipe, overrides, engine), run, overrides or (), jobs=jobs))
+        show_result(
+            lambda: all_stages_in_store(_open_with_engine(recipe, overrides, engine), run, overrides or (), jobs=jobs)
+        )
         return
     _refuse_engine(engine)
-    show(all_stages(*open_recipe(recipe, run, overrides), jobs=jobs, redo_stale=redo_stale))
+    show_result(lambda: all_stages(*open_recipe(recipe, run, overrides), jobs=jobs, redo_stale=redo_stale))
 
 
 def ablate(
@@ -288,8 +294,8 @@ def ablate(
     chosen = open_recipe(recipe, run, overrides)
     asked = AskedArms(arms=arm or (), study=study, seeds=seed or ())
     if plan:
-        show(plan_ablation(*chosen, asked))
+        show_result(lambda: plan_ablation(*chosen, asked))
     elif report:
-        show(report_ablation(*chosen, asked))
+        show_result(lambda: report_ablation(*chosen, asked))
     else:
-        show(ablate_recipe(*chosen, asked, jobs=jobs, fresh=fresh))
+        show_result(lambda: ablate_recipe(*chosen, asked, jobs=jobs, fresh=fresh))

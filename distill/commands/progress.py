@@ -76,6 +76,13 @@ def result_alone() -> Iterator[None]:
         yield
 
 
+def show_result(work: Callable[[], object]) -> None:
+    """Do the work of a command, and print what it returns as the only text on stdout."""
+    with result_alone():
+        result = work()
+    show(result)
+
+
 def say(text: object) -> None:
     """Print a message to stderr."""
     sys.stderr.write(f"{visible(redact.message(str(text)))}\n")

@@ -88,7 +88,7 @@ _OF_TRACES: Final = (
     _Share(
         name="rationale_without_answer",
         most=0.7,
-        about="rationales do not have the answer that follows them",
+        about="rationales do not contain the answer that follows them",
         is_odd=lambda row: (
             row.answer.casefold() not in row.rationale.casefold()
             if row.rationale and 0 < len(row.answer.split()) <= 3

@@ -109,7 +109,9 @@ def _trace_row(record: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str
 
 
 def signals(run: Path | str) -> pa.Table:
-    """One row a trace: every signal, the rules that it failed (`rules`), whether it was `kept` and `selected`.
+    """One row a trace: every signal, whether it was `kept` and `selected`, and the rules that it failed (`rules`).
+
+    `not_selected` in `rules` is no rule: the trace is kept, but the selection left it out.
 
     Raises StaleError where `filter` has not finished, DataError where there is no run and for damaged files.
     """

@@ -201,11 +201,11 @@ def _undecided_check(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck,
         (chosen, judged),
         UNDECIDED_LIMIT,
         "{share} of the selected answers are undecided against the gold answer ({count}); for "
-        f"{unsupported:,} of them neither agreement nor the judge arm speaks. Drop those with the default rule "
+        f"{unsupported:,} of them neither agreement nor the judge speaks. Drop those with the default rule "
         "undecided_answer, or have a teacher judge them (filter.judge)",
     )
     reasons = (
-        f"{by_judge:,} by the judge arm, {chosen - by_judge - unsupported:,} by agreement, {unsupported:,} by neither"
+        f"{by_judge:,} by the judge, {chosen - by_judge - unsupported:,} by agreement, {unsupported:,} by neither"
     )
     note = (
         f"of {total:,} answers that are undecided against the gold answer {chosen:,} are in the dataset ({reasons})"

@@ -108,8 +108,8 @@ def _failed_signals(facts: TraceFacts) -> Iterator[Finding]:
         if is_above(count, facts.funnel.total["asked"], MANY):
             yield Finding(
                 name="signal_failed",
-                problem=f"The signal {name} failed on {share(count, facts.funnel.total['asked'])} traces, and rules "
-                "that read it do not drop them",
+                problem=f"The signal {name!r} failed on {share(count, facts.funnel.total['asked'])} traces, and "
+                "rules that read it do not drop them",
                 certainty="certain",
                 change="filter.signals: correct the signal; `distill explain` shows the error of a trace",
             )

@@ -140,14 +140,28 @@ def measure(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[d
         raise ValueError(f"measure returned {len(rows)} rows for {len(traces)} traces")
     names, state = set(extractor.columns.names), f"{extractor.name}_state"
     for row in rows:
+        if not isinstance(row, Mapping):
+            raise TypeError(f"a row is {row!r:.60} ({type(row).__name__}); return a dict of columns and values")
         if unknown := sorted(row.keys() - names):
             raise ValueError(f"measure returned {', '.join(unknown)}, which columns does not name")
         if row.get(state) not in STATES:
             raise ValueError(f"{state} is {row.get(state)!r:.60}; it is one of {', '.join(STATES)}")
-    table = pa.Table.from_pylist(rows, schema=extractor.columns)
-    for column in table.schema:
-        _check_values(column, [row.get(column.name) for row in rows])
-    return list(table.to_pylist())
+    arrays = [_converted(column, [row.get(column.name) for row in rows]) for column in extractor.columns]
+    return list(pa.Table.from_arrays(arrays, schema=extractor.columns).to_pylist())
+
+
+def _converted(column: "pa.Field[Any]", values: list[Any]) -> "pa.Array[Any]":
+    """The values of a column. Raises TypeError for one of another kind, ValueError for one that is no measurement."""
+    for value in values:
+        try:
+            pa.array([value], column.type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            kind = next(kind for kind, type_ in VALUE_TYPES.items() if type_ == column.type)
+            raise TypeError(
+                f"{column.name} is {value!r:.60} ({type(value).__name__}); the kind of this column is {kind!r}"
+            ) from error
+    _check_values(column, values)
+    return pa.array(values, column.type)
 
 
 def _check_values(column: "pa.Field[Any]", values: Iterable[Any]) -> None:

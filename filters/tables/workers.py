@@ -119,6 +119,7 @@ def _start_worker(loaded: Sequence[extensions.LoadedFile | str], environment: Ma
     # A process of the fork server has the environment of the first command of its parent.
     os.environ.clear()
     os.environ.update(environment)
+    sys.stdout = sys.stderr  # what a signal of the user prints: stdout is the command's
     extensions.run_code(loaded)
     # A worker has one core: threads inside would compete for it.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"

@@ -276,7 +276,7 @@ SPOKEN_FOR = (
     "coalesce(judge_verdict = 'correct', false) OR (coalesce(in_majority, false) AND "
     "(coalesce(self_consistency, 0) > 0.5 OR coalesce(teacher_agreement, 0) > 0.5))"
 )
-"""What speaks for an answer that the gold answer does not decide: the judge arm, or most of the other answers."""
+"""What speaks for an answer that the gold answer does not decide: the judge, or most of the other answers."""
 DEFAULT_RULES = (
     Rule(name="incomplete", drop="outcome <> 'complete'"),
     Rule(name="wrong_answer", drop="answer_verdict = 'wrong'"),

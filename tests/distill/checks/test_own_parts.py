@@ -163,3 +163,18 @@ def test_an_answer_type_that_refuses_the_gold_answer_itself_is_a_problem(world: 
     assert found.state == "warning" and "is undecided about each of 40 gold answers" in found.message
     (found,) = checked(world, "answer_type", "'yes'")
     assert "it returned 'yes'; a verdict is True, False or None" in found.message
+
+
+def test_an_answer_type_is_tried_on_the_rows_that_state_no_other_type(world: Path) -> None:
+    rows = check_world.rows(world / "questions.jsonl")
+    try:
+        check_world.write(world / "questions.jsonl", [row | {"answer_type": "number"} for row in rows])
+        (found,) = checked(world, "answer_type", "boom()")
+        assert found.state == "warning" and "is used for no row" in found.message
+        assert "such as in the column 'answer_type'" in found.message
+        stated = [row | ({"answer_type": "number"} if number else {}) for number, row in enumerate(rows)]
+        check_world.write(world / "questions.jsonl", stated)
+        (found,) = checked(world, "answer_type", "None")
+        assert "is undecided about each of 1 gold answers" in found.message
+    finally:
+        check_world.write(world / "questions.jsonl", rows)

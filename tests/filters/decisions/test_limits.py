@@ -83,7 +83,7 @@ def test_undecided_answers_are_dropped_unless_agreement_speaks_for_them(tmp_path
     assert dropped == {one.id for one in hedging if one.sample_id not in {other.id for other in asked[20:]}}
     assert manifest.counts["rule.undecided_answer"] == 20 and manifest.counts["selected.undecided"] == 20
     assert (
-        "of 40 answers that are undecided against the gold answer 20 are in the dataset (0 by the judge arm, 20 by "
+        "of 40 answers that are undecided against the gold answer 20 are in the dataset (0 by the judge, 20 by "
         "agreement, 0 by neither), rules dropped 20"
     ) in summary
 
@@ -94,7 +94,7 @@ def test_a_dataset_of_undecided_answers_warns_whatever_the_rules_are(tmp_path):
     manifest, summary, card, _ = filtered(tmp_path, asked, traces, ALL)
     assert manifest.counts["selected.undecided"] == 30 and manifest.counts["warnings"] >= 1
     assert "100 % of the selected answers are undecided against the gold answer (30 of 30)" in summary
-    assert "30 are in the dataset (0 by the judge arm, 0 by agreement, 30 by neither), rules dropped 0" in summary
+    assert "30 are in the dataset (0 by the judge, 0 by agreement, 30 by neither), rules dropped 0" in summary
     assert "| answer is undecided against the gold answer | 100.0 % |" in card
     checks = orjson.loads((tmp_path / "run/filter/health.json").read_bytes())["checks"]
     assert next(check for check in checks if check["name"] == "undecided")["count"] == 30

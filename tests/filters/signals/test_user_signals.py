@@ -6,7 +6,9 @@ from importlib import metadata
 import pyarrow.parquet as pq
 import pytest
 from run_fixtures import generate_folder, recipe, small_world
+from typer.testing import CliRunner
 
+from distill import cli
 from distill.artifacts.manifest import fingerprint
 from distill.commands.explain import explain_trace
 from distill.errors import RecipeError, StaleError
@@ -237,6 +239,37 @@ def test_a_text_that_is_no_measurement_is_an_error_of_the_trace(world, run):
     apply(recipe(world, OWN.replace("hedging_words > 0", "hedging_words = 'x'")), run)
     message = "hedging_words has 20,000 characters; a text has 10,000 at most"
     assert all(message in row["signal_errors"] for row in rows(run).values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        ("count", "'three'", "hedging_words is 'three' (str); the kind of this column is 'count'"),
+        ("flag", "'yes'", "hedging_words is 'yes' (str); the kind of this column is 'flag'"),
+        ("text", "['a']", "hedging_words is ['a'] (list); the kind of this column is 'text'"),
+    ],
+)
+def test_a_value_of_another_kind_is_named_with_its_column(world, run, kind, value, message):
+    text = HEDGING.replace('("count", "words of doubt")', f'("{kind}", "x")').replace(
+        "sum(map(", f"{value} or sum(map("
+    )
+    (world / "mine.py").write_text(text)
+    apply(recipe(world, OWN.replace("hedging_words > 0", "hedging_words IS NULL AND false")), run)
+    assert all(message in row["signal_errors"] for row in rows(run).values())
+
+
+def test_what_a_signal_prints_goes_to_stderr(world, run):
+    (world / "mine.py").write_text(HEDGING.replace("        return [", "        print('measured')\n        return ["))
+    place = recipe(world, OWN).path
+    done = CliRunner().invoke(cli.app, ["filter", str(place), "--run", str(run)])
+    assert done.exit_code == 0, done.output
+    assert "measured" in done.stderr and "measured\n" not in done.stdout and "report:" in done.stdout
+
+
+def test_a_row_that_is_no_dict_is_named(world, run):
+    (world / "mine.py").write_text(HEDGING.replace("        return [", "        return [None for _ in traces] or ["))
+    apply(recipe(world, OWN), run)
+    assert all("a row is None (NoneType); return a dict" in row["signal_errors"] for row in rows(run).values())
 
 
 def test_a_signal_that_changes_its_list_of_traces_takes_none_from_other_families(world, run):

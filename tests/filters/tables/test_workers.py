@@ -135,3 +135,17 @@ def test_a_finished_stage_starts_no_process_and_pandas_is_left_out(tmp_path):
     generate_folder(tmp_path / "run", *small_world(tmp_path / "pictures"))
     assert filter_in_process(tmp_path, 1) == ["False [1]"]
     assert filter_in_process(tmp_path, 2) == ["False [1]"]
+
+
+def test_what_code_prints_in_a_worker_goes_to_stderr(tmp_path):
+    """stdout has the result of the command alone."""
+    script = SCRIPT.replace("print(list(workers.map(abs, range(-5, 5))))", "list(workers.map(print, range(5)))")
+    (tmp_path / "script.py").write_text(script)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "script.py")],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "" and sorted(done.stderr.split()) == ["0", "1", "2", "3", "4"]
