@@ -64,6 +64,7 @@ def test_version_short_help_and_completion_are_there() -> None:
     assert "_distill_completion" in runner.invoke(cli.app, ["--show-completion", "bash"], prog_name="distill").stdout
 
 
+CHECK_PAGE = Path(__file__).resolve().parents[2] / "docs" / "check.md"
 TALKING_METRIC = """
 from student.evaluation.user_metrics import UserMetric
 
@@ -94,6 +95,8 @@ def test_json_prints_one_object_and_nothing_else(verb: str, tmp_path: Path, monk
     done = CliRunner().invoke(cli.app, [verb, *place, "--json"])
     assert done.exit_code == (2 if verb == "check" else 0), done.output
     found = orjson.loads(done.stdout)
+    documented = next(line for line in CHECK_PAGE.read_text().splitlines() if line.startswith(f"| `{verb}` |"))
+    assert set(found) <= set(re.findall(r"`(\w+)`", documented))
     if verb == "status":
         assert [stage["state"] for stage in found["stages"]] == [
             "not started",
