@@ -19,8 +19,7 @@ from filters.store_run import filter_in_store
 from teacher.store_run import generate_in_store
 
 BY_FILE = (
-    "",
-    "rules = []",
+    "",  # without rules: test_an_agent_that_takes_over_decides_on_no_file_again
     'rules = [{ name = "second", drop = "k = 1" }]\nselect = { per_question = 1, order = ["-k"] }',
     'rules = []\nsignals = ["length", "format"]',
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import stub_server
 from generate_world import World
-from store_worlds import address, small_world
+from store_worlds import address, copied, small_world
 
 from distill.artifacts.files import describe
 from distill.artifacts.manifest import Manifest
@@ -29,16 +29,22 @@ def url() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def world(tmp_path: Path, url: str) -> World:
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory, url: str) -> World:
     """A finished run of several partitions in a store; the filter of a folder has four files of signals."""
-    world = small_world(tmp_path, url)
+    world = small_world(tmp_path_factory.mktemp("generated"), url)
     world.head = (
         '[engine]\nscratch = "scratch"\nunit_rows = 8\nlease_s = 2.0\n[generate]\npatience_s = 2.0\n'
         "[filter]\npartition_rows = 24\n"
     )
-    generate_in_store(world.recipe(), address(world), tmp_path / "generated")
+    generate_in_store(world.recipe(), address(world), world.folder / "generated")
     return world
+
+
+@pytest.fixture
+def world(generated: World, tmp_path: Path) -> World:
+    """The finished run, for one test."""
+    return copied(generated, tmp_path)
 
 
 def signals_of(run: Path) -> dict[str, str]:

@@ -83,7 +83,7 @@ def step(name: str, kind: str, world: Path, rows: list[Any]) -> str:
 def lines() -> Iterator[tuple[bool, str]]:
     with tempfile.TemporaryDirectory() as folder:
         world = worlds.parts(Path(folder))
-        rows = [replace(row, source="traces") for row in worlds.rows(world, 8)]
+        rows = [replace(row, source="traces") for row in worlds.rows(world, 2)]
         for name in worlds.CLASSES:
             for kind in KINDS:
                 try:

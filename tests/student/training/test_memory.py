@@ -75,7 +75,8 @@ def test_a_step_on_real_tensors_takes_the_estimated_memory(trained: str, checkpo
 def test_every_class_of_student_can_be_estimated_and_stays_as_it_is(kind: str, tmp_path: Path):
     model, _ = worlds.student(kind, worlds.parts(tmp_path))
     before = {name: (p.requires_grad, p.device) for name, p in model.named_parameters()}
-    found = memory.of_stage(model, siq_vl.parts(model), stage())
+    few = stage().model_copy(update={"micro_batch_tokens": 512})  # recurrent layers go chunk by chunk
+    found = memory.of_stage(model, siq_vl.parts(model), few)
     assert 0 < found.gradients <= found.weights
     assert found.optimizer == 2 * found.gradients
     assert found.weights >= 4 * sum(p.numel() for p in model.parameters())
