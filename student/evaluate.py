@@ -22,8 +22,8 @@ from distill.artifacts.integrity import changed
 from distill.artifacts.journal import write_jsonl
 from distill.artifacts.layout import DIAGNOSIS, EVAL_METRICS, HEALTH, PREDICTIONS, REPORT, SETTINGS
 from distill.artifacts.manifest import MANIFEST, Manifest, changes, differences, fingerprint, versions
-from distill.data.images.plain_images import count_plain
 from distill.data.source_images import pictures_of, require_same_pictures
+from distill.diagnosis import odd_images
 from distill.diagnosis.row_groups import StepRows, read_rows_left
 from distill.errors import DataError, DistillError, StaleError
 from distill.recipe.recipe import Recipe
@@ -215,7 +215,7 @@ def _diagnose(
         responses = trained.counts.get("responses", 0)  # earlier versions did not count them
         learned = trained.tokens["response"] / responses if responses else None
     before = list(arms)[: list(arms).index(arm)]
-    images = (ref for sample in samples for ref in sample.images)
+    images = [ref for sample in samples for ref in sample.images]
     return diagnosis.diagnose(
         diagnosis.StudentFacts(
             recipe=recipe,
@@ -229,7 +229,7 @@ def _diagnose(
             others={name: replies[name] for name in before},
             rows_left=read_rows_left(run / "filter" / HEALTH),
             trained=_trained_rows(recipe, run, stage),
-            plain_images=count_plain(images, max_pixels=recipe.data[recipe.eval.data].max_pixels),
+            odd_images=odd_images.find(images, max_pixels=recipe.data[recipe.eval.data].max_pixels),
         )
     )
 

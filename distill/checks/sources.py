@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from distill.checks.context import TEACHERS, TEST_SETS, CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.checks.survey import Survey
-from distill.data.images import plain_images
 from distill.data.tables.hub_datasets import check_hub, is_hub_name
+from distill.diagnosis import odd_images, usual_figures
 from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.eval import FEW_QUESTIONS
 from distill.recipe.sections.stages import TRACES, Stage, is_traces
 from distill.recipe.sections.teachers import OCR_CUES
-from distill.reports.findings import FEWEST, is_above
+from distill.reports.findings import FEWEST
 from distill.reports.gold_faults import stated_types, told_answers, wrongly_typed
 from distill.reports.text_table import counted
 from distill.stats.intervals import wilson
@@ -196,18 +196,21 @@ def check_gold_faults(context: CheckContext) -> Iterator[CheckResult]:
             yield warning(
                 f"data.{name}.columns.question", message, "name another column, or take the answers out of the texts"
             )
+        if name in (ASKED, context.recipe.eval.data):
+            rows = map(usual_figures.TextRow.of_question, survey.kept)
+            for found in usual_figures.of_questions([*rows], f"data.{name}"):
+                yield warning(f"data.{name}", found.problem, f"look at its rows and at {found.change}")
 
 
 def check_images_show_something(context: CheckContext) -> Iterator[CheckResult]:
-    """Images are not of one colour, as placeholders of failed downloads are."""
+    """Images are no placeholders of failed downloads, and can be seen."""
     for name, survey in _readable(context):
-        refs = (ref for sample in survey.kept for ref in sample.images)
-        plain, looked_at = plain_images.count_plain(refs, max_pixels=context.recipe.data[name].max_pixels)
-        if is_above(plain, looked_at, plain_images.MOST):
+        refs = [ref for sample in survey.kept for ref in sample.images]
+        for found in odd_images.find(refs, max_pixels=context.recipe.data[name].max_pixels):
             yield warning(
                 f"data.{name}.images_root",
-                f"{plain:,} of the first {counted(looked_at, 'image')} are of one colour and show nothing",
-                "look at the files: a download that failed leaves placeholders",
+                f"{found.count:,} of {counted(found.looked_at, 'image')} {found.about}",
+                found.change,
             )
 
 

@@ -6,11 +6,11 @@ columns.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from distill.diagnosis.row_features import number_of
+from distill.diagnosis.row_features import form, number_of
 from distill.reports.findings import FEWEST, share
 from distill.stats.intervals import wilson
 
@@ -20,6 +20,9 @@ BEYOND_CHANCE: Final = 0.3
 _SHIFTS: Final = tuple(shift for size in range(1, 13) for shift in (size, -size))
 _ALIGNED: Final = 0.3
 _FACTORS: Final = (0.001, 0.01, 0.1, 10.0, 100.0, 1000.0, -1.0)
+_UNITS: Final = (0.001, 0.01, 100.0, 1000.0)
+_IN_OTHER_UNITS: Final = 0.15
+"""Share of the wrong pairs that differ by such a factor: an answer that is wrong otherwise hardly does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,47 +32,85 @@ class Pair:
     answer: str
     gold: str
     is_right: bool
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """The groups of its row (distill/diagnosis/row_groups.py)."""
 
 
-def relations(pairs: Sequence[Pair]) -> Iterator[str]:
-    """What most wrong pairs have in common, as sentences; the pairs in the order of their rows."""
-    wrong = [pair for pair in pairs if not pair.is_right and pair.answer.strip() and pair.gold.strip()]
-    if len(wrong) < FEWEST or 2 * len(wrong) < len(pairs):
-        return
-    counted = Counter(text for pair in wrong for text in _related(pair.answer, pair.gold))
-    if counted:
-        text, count = counted.most_common(1)[0]
-        golds = [pair.gold for pair in wrong]
-        chance = max(_common(wrong, golds[shift:] + golds[:shift], text) for shift in (1, 2, 3, 5))
-        if wilson(count, len(wrong))[0] > max(MOST, chance / len(wrong) + BEYOND_CHANCE):
-            one = next(pair for pair in wrong if text in _related(pair.answer, pair.gold))
-            yield (
-                f"{text} in {share(count, len(wrong))} of the wrong ones, such as {one.answer.strip()[:40]!r} for "
-                f"the gold answer {one.gold.strip()[:60]!r}"
+def relations(pairs: Sequence[Pair], *, is_group: bool = False) -> Iterator[str]:
+    """What most wrong pairs have in common, as sentences; the pairs in the order of their rows.
+
+    In a group of rows a step does not count: a student may count one too few of something.
+    """
+    wrong = _wrong(pairs)
+    golds = [pair.gold for pair in wrong]
+    counted = Counter(relation for pair in wrong for relation in _related(pair.answer, pair.gold))
+    for relation, count in counted.most_common():
+        if is_group and relation.is_step:
+            continue
+        chance = max(_common(wrong, golds[shift:] + golds[:shift], relation) for shift in (1, 2, 3, 5)) / len(wrong)
+        beyond = min(BEYOND_CHANCE, relation.least)
+        if wilson(count, len(wrong))[0] > max(relation.least, chance + beyond):
+            one = next(pair for pair in wrong if relation in _related(pair.answer, pair.gold))
+            yield f"{relation.text} in {share(count, len(wrong))} of the wrong ones, such as {_example(one)}"
+            return
+
+
+def other_form(pairs: Sequence[Pair]) -> str:
+    """A sentence where most wrong answers have another form than their gold answers; else empty."""
+    wrong = _wrong(pairs)
+    forms = Counter((form(pair.answer), form(pair.gold)) for pair in wrong)
+    for (said, right), count in forms.most_common(1):
+        if said != right and wilson(count, len(wrong))[0] > MOST:
+            one = next(pair for pair in wrong if (form(pair.answer), form(pair.gold)) == (said, right))
+            return (
+                f"the answer is {said} where the gold answer is {right} in {share(count, len(wrong))} of the wrong "
+                f"ones, such as {_example(one)}"
             )
+    return ""
 
 
-def _common(wrong: Sequence[Pair], golds: Sequence[str], text: str) -> int:
-    return sum(text in _related(pair.answer, gold) for pair, gold in zip(wrong, golds, strict=True))
+def _wrong(pairs: Sequence[Pair]) -> list[Pair]:
+    """The wrong pairs, where they are at least half of all and enough to say something; else none."""
+    wrong = [pair for pair in pairs if not pair.is_right and pair.answer.strip() and pair.gold.strip()]
+    return wrong if len(wrong) >= FEWEST and 2 * len(wrong) >= len(pairs) else []
 
 
-def _related(answer: str, gold: str) -> set[str]:
+def _example(pair: Pair) -> str:
+    return f"{pair.answer.strip()[:40]!r} for the gold answer {pair.gold.strip()[:60]!r}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Relation:
+    text: str
+    least: float = MOST
+    """Share of the wrong pairs that have to share it."""
+    is_step: bool = False
+
+
+def _common(wrong: Sequence[Pair], golds: Sequence[str], relation: _Relation) -> int:
+    return sum(relation in _related(pair.answer, gold) for pair, gold in zip(wrong, golds, strict=True))
+
+
+def _related(answer: str, gold: str) -> set[_Relation]:
     said, right = number_of(answer), number_of(gold)
     if said is not None and right is not None:
         found = set()
         if said != right:
             step = round(right - said, 6)
-            found.add(f"the gold answer is {step:+.6g} away from the answer")
+            found.add(_Relation(text=f"the gold answer is {step:+.6g} away from the answer", is_step=True))
         for factor in _FACTORS:
             if right and said != right and abs(said - right * factor) <= 1e-6 * abs(said):
-                found.add(f"the answer is the gold answer times {factor:g}")
+                least = _IN_OTHER_UNITS if factor in _UNITS else MOST
+                found.add(_Relation(text=f"the answer is the gold answer times {factor:g}", least=least))
         return found
     plain, gold = answer.strip().casefold(), gold.strip().casefold()
     if plain == gold:
-        return {"the answer is the very text of the gold answer"}
+        return {_Relation(text="the answer is the very text of the gold answer")}
     if _contains(gold, plain):
-        return {"the gold answer contains the answer beside other text"}
-    return {"the answer contains the gold answer beside other text"} if _contains(plain, gold) else set()
+        return {_Relation(text="the gold answer contains the answer beside other text")}
+    if _contains(plain, gold):
+        return {_Relation(text="the answer contains the gold answer beside other text")}
+    return set()
 
 
 def _contains(text: str, part: str) -> bool:

@@ -4,7 +4,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from distill.diagnosis.answer_relations import Pair, relations, same_for_different, shifted, unrelated
+from distill.diagnosis.answer_relations import (
+    Pair,
+    other_form,
+    relations,
+    same_for_different,
+    shifted,
+    unrelated,
+)
 from distill.diagnosis.row_features import Features, of_answer
 from distill.diagnosis.two_samples import differences
 from distill.reports.findings import Certainty, Finding, is_above, share
@@ -15,30 +22,62 @@ _TOLD: Final = 2
 
 
 def of_answers(pairs: Sequence[Pair], who: str, golds: str) -> Iterator[Finding]:
-    """What relates the answers of someone to gold answers; the pairs in the order of their rows.
+    """What is odd about the answers of someone beside gold answers; the pairs in the order of their rows.
 
     `golds` is the key of the recipe where the gold answers come from.
     """
-    change = f"{golds}: its columns of question, image and answer; look at rows with `distill view`"
-    for problem in relations(pairs):
+    found = related(pairs, who, golds)
+    yield from found
+    if not found:
+        yield from differing(
+            [of_answer(pair.gold) for pair in pairs if pair.gold.strip()],
+            [of_answer(pair.answer) for pair in pairs if pair.answer.strip()],
+            f"The answers of {who} differ from the gold answers in ",
+            name="answers_unlike_gold",
+            change=_columns(golds),
+        )
+        if problem := unrelated(pairs):
+            yield Finding(
+                name="gold_unrelated", problem=f"Of {who}, {problem}", certainty="possible", change=_columns(golds)
+            )
+
+
+def related(pairs: Sequence[Pair], who: str, golds: str) -> list[Finding]:
+    """What relates answers to gold answers. Where all pairs have nothing in common, a group of rows may."""
+    if found := [*_related(pairs, who, golds, is_group=False)]:
+        return found
+    members: dict[tuple[str, str], list[Pair]] = {}
+    for pair in pairs:
+        for group in pair.groups.items():
+            members.setdefault(group, []).append(pair)
+    for (grouping, value), of_group in sorted(members.items(), key=lambda group: -len(group[1])):
+        about = f"{who} about the rows of the {grouping} {value!r}"
+        if len(of_group) < len(pairs) and (found := [*_related(of_group, about, golds, is_group=True)]):
+            return found
+    return []
+
+
+def _related(pairs: Sequence[Pair], who: str, golds: str, *, is_group: bool) -> Iterator[Finding]:
+    for problem in relations(pairs, is_group=is_group):
         yield Finding(
             name="answer_relation",
             problem=f"The answers of {who} and their gold answers: {problem}",
             certainty="likely",
-            change=change,
+            change=_columns(golds),
         )
     if problem := shifted(pairs):
-        yield Finding(name="gold_shifted", problem=f"Of {who}, {problem}", certainty="likely", change=change)
-        return
-    yield from differing(
-        [of_answer(pair.gold) for pair in pairs if pair.gold.strip()],
-        [of_answer(pair.answer) for pair in pairs if pair.answer.strip()],
-        f"The answers of {who} differ from the gold answers in ",
-        name="answers_unlike_gold",
-        change=change,
-    )
-    if problem := unrelated(pairs):
-        yield Finding(name="gold_unrelated", problem=f"Of {who}, {problem}", certainty="possible", change=change)
+        yield Finding(name="gold_shifted", problem=f"Of {who}, {problem}", certainty="likely", change=_columns(golds))
+    elif problem := other_form(pairs):
+        yield Finding(
+            name="answers_unlike_gold",
+            problem=f"The answers of {who} and their gold answers: {problem}",
+            certainty="likely",
+            change=f"what asks for the answers (prompt, system, answer format); or {_columns(golds)}",
+        )
+
+
+def _columns(golds: str) -> str:
+    return f"{golds}: its columns of question, image and answer; look at rows with `distill view`"
 
 
 def of_same_replies(asked: Sequence[tuple[str, str, str]], who: str) -> Iterator[Finding]:

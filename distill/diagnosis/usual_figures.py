@@ -9,11 +9,16 @@ from typing import Final
 
 from distill.diagnosis.row_features import script, words
 from distill.recipe.usual_values import usual_text
-from distill.reports.findings import FEWEST, Finding, is_above, share
+from distill.reports.findings import FEWEST, Certainty, Finding, is_above, share
+from distill.types import Sample
 
 ODD_CHARACTERS: Final = re.compile(
     r"\ufffd|Ã[\x80-\xbf©¨¼¶¤]|â€|&(?:nbsp|amp|lt|gt|quot|#\d+);|</?(?:br|p|div|span|b|i|td|tr)\s*/?>|\\u[0-9a-f]{4}"
 )
+_MISSING: Final = frozenset(
+    ["nan", "NaN", "NAN", "None", "null", "NULL", "Null", "N/A", "n/a", "#N/A", "<NA>", "NaT", "undefined"]
+)
+"""As programs write it; "none" in small letters is an answer."""
 _CUT: Final = re.compile(r"(?:[,;(–-]|\b(?:and|or|but|the|a|an|of|to|is|are|was|with|in|on|at|that|which))\s*$")
 
 
@@ -28,6 +33,11 @@ class TextRow:
     rationale: str = ""
     answer: str = ""
 
+    @classmethod
+    def of_question(cls, sample: Sample) -> "TextRow":
+        images = tuple(image.sha256 for image in sample.images)
+        return cls(question=sample.question, gold=sample.answers[0] if sample.answers else "", images=images)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Share:
@@ -38,6 +48,7 @@ class _Share:
     about: str
     is_odd: Callable[[TextRow], bool | None]
     """None: not known for this row."""
+    certainty: Certainty = "possible"
 
 
 _OF_QUESTIONS: Final = (
@@ -58,6 +69,13 @@ _OF_QUESTIONS: Final = (
         most=0.3,
         about="gold answers have more than 60 words: they are explanations and not answers",
         is_odd=lambda row: len(row.gold.split()) > 60 if row.gold else None,
+    ),
+    _Share(
+        name="gold_missing",
+        most=0.02,
+        about="gold answers are the mark of a missing value, such as nan or None: a join found no answer",
+        is_odd=lambda row: row.gold.strip() in _MISSING if row.gold else None,
+        certainty="likely",
     ),
 )
 _OF_TRACES: Final = (
@@ -158,7 +176,7 @@ def _shares(rows: Sequence[TextRow], figures: Sequence[_Share], change: str) -> 
                 name=figure.name,
                 problem=f"{share(len(odd_rows), len(known))} {figure.about}, and up to {100 * figure.most:.0f} % is "
                 "usual",
-                certainty="possible",
+                certainty=figure.certainty,
                 change=change,
             )
 

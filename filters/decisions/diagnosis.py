@@ -34,6 +34,8 @@ _OWN_FINDING: Final = (
     *("exact_duplicate", "question_duplicate", "contaminated", "incomplete", "bad_format", "arithmetic_slip"),
 )
 """Default rules that have a more precise finding."""
+_OF_WRONG_ANSWERS: Final = ("gold_or_images", "teachers_weak", "teacher_wrong", "few_traces")
+"""Findings that answers are wrong, which follows where most of them have another form than the gold answers."""
 
 
 def diagnose(facts: TraceFacts) -> list[Finding]:
@@ -54,7 +56,10 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
         *_one_answer(facts),
     ]
     total, asked = facts.funnel.total, facts.funnel.total["asked"]
-    faults = [*_general(facts, faults, lost), *faults]
+    odd = [*_general(facts, faults, lost)]
+    if any(finding.name == "answers_unlike_gold" and finding.certainty == "likely" for finding in odd):
+        faults = [fault for fault in faults if fault.name not in _OF_WRONG_ANSWERS]
+    faults = [*odd, *faults]
     good = Finding(
         name="dataset",
         kind="good",
@@ -72,8 +77,8 @@ def _general(facts: TraceFacts, faults: Sequence[Finding], lost: Sequence[LostGr
     odd = [
         *unusual_settings.findings_of(settings, is_bad=is_bad and not explained),
         *odd_traces.odd_figures(facts.judged),
-        *(each for each in findings_of(() if explained else lost) if is_bad or each.certainty != "possible"),
         *results,
+        *(each for each in findings_of(() if explained else lost) if is_bad or each.certainty != "possible"),
         *(_largest_loss(facts) if results else ()),
     ]
     yield from (finding for finding in odd if not explained or finding.certainty != "possible")

@@ -2,7 +2,7 @@
 traces against dropped ones, and columns that say nothing."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import duckdb
@@ -10,7 +10,7 @@ import duckdb
 from distill.diagnosis import odd_rows, usual_figures
 from distill.diagnosis.answer_relations import Pair
 from distill.diagnosis.row_features import Features, form, of_question
-from distill.diagnosis.row_groups import MOST_ROWS
+from distill.diagnosis.row_groups import MOST_ROWS, groups_of
 from distill.diagnosis.usual_figures import TextRow
 from distill.recipe.sections.data import ASKED
 from distill.reports.findings import FEWEST, Finding, is_above, share
@@ -74,14 +74,7 @@ def odd_figures(judged: Sequence[JudgedTrace]) -> Iterator[Finding]:
 
 
 def _row(each: JudgedTrace) -> TextRow:
-    sample, trace = each.sample, each.trace
-    return TextRow(
-        question=sample.question,
-        gold=sample.answers[0] if sample.answers else "",
-        images=tuple(image.sha256 for image in sample.images),
-        rationale=trace.reasoning,
-        answer=trace.answer,
-    )
+    return replace(TextRow.of_question(each.sample), rationale=each.trace.reasoning, answer=each.trace.answer)
 
 
 def odd_results(judged: Sequence[JudgedTrace]) -> Iterator[Finding]:
@@ -105,7 +98,12 @@ def odd_results(judged: Sequence[JudgedTrace]) -> Iterator[Finding]:
 
 
 def _pair(each: JudgedTrace) -> Pair:
-    return Pair(answer=each.trace.answer, gold=each.sample.answers[0], is_right=each.verdict == "correct")
+    return Pair(
+        answer=each.trace.answer,
+        gold=each.sample.answers[0],
+        is_right=each.verdict == "correct",
+        groups=groups_of(each.sample, each.trace.teacher),
+    )
 
 
 def _place(each: JudgedTrace) -> tuple[str, int]:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from distill.data.images import plain_images
-from distill.diagnosis import usual_figures
+from distill.diagnosis import odd_rows, usual_figures
+from distill.diagnosis.odd_images import OddImages
 from distill.diagnosis.row_groups import StepRows
+from distill.diagnosis.usual_figures import TextRow
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, learns_rationales, lineage
 from distill.recipe.usual_values import UnusualValue, unusual_values
@@ -22,7 +23,7 @@ from distill.reports.gold_faults import wrongly_typed
 from distill.types import Sample
 from student.data.rows import TrainingRow
 from student.evaluation import odd_replies, untrained_groups
-from student.evaluation.untrained_groups import RunRows
+from student.evaluation.untrained_groups import RunRows, weakest_group
 from student.inference.reply_metrics import Prediction
 
 MANY: Final = 0.1
@@ -66,8 +67,8 @@ class StudentFacts:
     """The questions, in the order of their source."""
     others: Mapping[str, Sequence[Prediction]] = field(default_factory=dict)
     """The replies of the students before it."""
-    plain_images: tuple[int, int] = (0, 0)
-    """How many of the first images of the questions are of one colour, and how many were looked at."""
+    odd_images: Sequence[OddImages] = ()
+    """Faults of the images of the questions."""
 
 
 def diagnose(facts: StudentFacts) -> list[Finding]:
@@ -75,7 +76,10 @@ def diagnose(facts: StudentFacts) -> list[Finding]:
     of_data = [*_settings(facts), *_images(facts), *_judging(facts), *_untrained(facts), *_forgotten(facts)]
     sight = [] if of_data else _sight(facts)
     faults = [*of_data, *_form(facts), *_collapse(facts), *sight, *_length(facts)] or [*_worse(facts)]
-    return [*_general(facts, faults), *faults] or [_verdict(facts)]
+    return [*_general(facts, faults), *faults] or [
+        _verdict(facts),
+        *weakest_group(facts.arm, facts.replies, facts.asked),
+    ]
 
 
 def _is_bad(facts: StudentFacts) -> bool:
@@ -90,11 +94,16 @@ def _general(facts: StudentFacts, faults: Sequence[Finding]) -> Iterator[Finding
     """
     explained, recipe = is_explained(faults), facts.recipe
     is_bad = bool(faults) or _is_bad(facts)
+    test = f"data.{recipe.eval.data}"
     odd = [
         *unusual_settings.findings_of(_unusual(facts, is_bad=is_bad), is_bad=is_bad),
-        *usual_figures.of_questions([*map(_text_row, facts.asked)], f"data.{recipe.eval.data}"),
+        *usual_figures.of_questions([*map(TextRow.of_question, facts.asked)], test),
         *odd_replies.equal_arms(facts.arm, facts.replies, facts.others),
-        *(odd_replies.find(recipe, facts.arm, facts.replies, facts.learned(), facts.asked) if is_bad else ()),
+        *(
+            odd_replies.find(recipe, facts.arm, facts.replies, facts.learned(), facts.asked)
+            if is_bad
+            else odd_rows.related(odd_replies.pairs_of(facts.replies, facts.asked), facts.arm, test)
+        ),
     ]
     yield from (finding for finding in odd if not explained or finding.certainty != "possible")
 
@@ -109,11 +118,6 @@ def _unusual(facts: StudentFacts, *, is_bad: bool) -> list[UnusualValue]:
     earlier = unusual_values(recipe, "teachers", "filter", "student", *(f"stages.{each.name}" for each in before))
     # The stage of a setting that is far out has named it.
     return [*settings, *(each for each in earlier if not unusual_settings.is_far(each))]
-
-
-def _text_row(sample: Sample) -> usual_figures.TextRow:
-    images = tuple(image.sha256 for image in sample.images)
-    return usual_figures.TextRow(question=sample.question, gold=sample.answer or "", images=images)
 
 
 def _stage(facts: StudentFacts) -> Stage | None:
@@ -151,12 +155,11 @@ def _forgotten(facts: StudentFacts) -> Iterator[Finding]:
 
 
 def _images(facts: StudentFacts) -> Iterator[Finding]:
-    plain, looked_at = facts.plain_images
-    if is_above(plain, looked_at, plain_images.MOST):
+    for found in facts.odd_images:
         yield Finding(
-            name="test_images_plain",
-            problem=f"{share(plain, looked_at)} of the first test images are of one colour and show nothing",
-            change=f"data.{facts.recipe.eval.data}: its image column or images_root; look at the files",
+            name=f"test_{found.name}",
+            problem=f"{share(found.count, found.looked_at)} of the test images {found.about}",
+            change=f"data.{facts.recipe.eval.data}: its image column or images_root; {found.change}",
         )
 
 

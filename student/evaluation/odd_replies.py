@@ -19,6 +19,7 @@ from distill.diagnosis.row_features import (
     of_reply,
     vocabulary,
 )
+from distill.diagnosis.row_groups import groups_of
 from distill.recipe.recipe import Recipe
 from distill.reports.findings import Finding, share
 from distill.types import ImageRef, Sample
@@ -33,14 +34,9 @@ EQUAL: Final = 0.98
 def find(
     recipe: Recipe, arm: str, replies: Sequence[Prediction], learned: Sequence[TrainingRow], asked: Sequence[Sample]
 ) -> Iterator[Finding]:
-    """The findings, the surest first; `learned` may be empty."""
+    """The findings about a bad result, the surest first; `learned` may be empty."""
     test = f"data.{recipe.eval.data}"
-    pairs = [
-        Pair(answer=reply["answer"], gold=reply["gold"][0], is_right=reply["verdict"] == "correct")
-        for reply in replies
-        if reply["gold"]
-    ]
-    yield from odd_rows.of_answers(pairs, arm, test)
+    yield from odd_rows.of_answers(pairs_of(replies, asked), arm, test)
     yield from odd_rows.of_same_replies(
         [(reply.get("question", ""), reply["gold"][0], reply.get("text", "")) for reply in replies if reply["gold"]],
         arm,
@@ -65,6 +61,21 @@ def find(
         name="wrong_in_common",
         change=f"{test}, or the training rows: more of this kind; look at some with `distill view`, Students",
     )
+
+
+def pairs_of(replies: Sequence[Prediction], asked: Sequence[Sample]) -> list[Pair]:
+    """The answers of the replies with their gold answers and the groups of their questions."""
+    groups = {sample.id: groups_of(sample) for sample in asked}
+    return [
+        Pair(
+            answer=reply["answer"],
+            gold=reply["gold"][0],
+            is_right=reply["verdict"] == "correct",
+            groups=groups.get(reply["sample_id"], {}),
+        )
+        for reply in replies
+        if reply["gold"]
+    ]
 
 
 def equal_arms(

@@ -109,3 +109,20 @@ def _untrained(
         certainty="certain" if lost.grouping == DOMAIN and not lost.left else "likely",
         change=f"{step.change}, or test without them",
     )
+
+
+def weakest_group(arm: str, replies: Sequence[Prediction], asked: Sequence[Sample]) -> Iterator[Finding]:
+    """A group of the test that is answered right far less often than the others, if there is one."""
+    groups = {sample.id: groups_of(sample) for sample in asked}
+    rows = [(groups.get(reply["sample_id"], {}), reply["verdict"] == "correct") for reply in replies]
+    test = StepRows.of([of_row for of_row, _ in rows], step="the test")
+    right = StepRows.of([of_row for of_row, is_right in rows if is_right], step="the right replies")
+    for lost in lost_groups([(test, right)])[:1]:
+        rest = share(right.rows - lost.left, test.rows - lost.count)
+        yield Finding(
+            name="group_wrong",
+            kind="open",
+            problem=f"{arm} is right in {share(lost.left, lost.count)} of the rows of {lost.name}, and in {rest} of "
+            "the others: they are harder, or their gold answers, images or traces are faulty. Look at some with "
+            "`distill view`, Students",
+        )

@@ -8,12 +8,13 @@ from typing import Any, Final
 
 from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.json_lines import requiring
-from distill.artifacts.layout import METRICS, VALIDATION
+from distill.artifacts.layout import METRICS, MODEL, VALIDATION
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import TRACES, Stage, is_traces, learns_rationales, lineage
 from distill.recipe.usual_values import UnusualValue, unusual_values
 from distill.reports import unusual_settings
 from distill.reports.findings import Certainty, Finding, is_explained, share
+from student.models.processors import image_settings, unusual_pixels
 
 FEW_STEPS: Final = 20
 """Fewer steps than this teach no student a format."""
@@ -53,11 +54,14 @@ class StageFacts:
     log: Sequence[Mapping[str, Any]]
     measured: Sequence[Mapping[str, Any]]
     """Measurements while it trained."""
+    pixels: str = ""
+    """What is unusual about the pixels that the vision tower gets."""
 
 
 def read_facts(recipe: Recipe, stage: Stage, folder: Path, counts: Mapping[str, int]) -> StageFacts:
     log, measured = (list(recovered(folder / name, requiring("step"))) for name in (METRICS, VALIDATION))
-    return StageFacts(recipe=recipe, stage=stage, counts=counts, log=log, measured=measured)
+    pixels = unusual_pixels(image_settings(str(folder / MODEL))) if (folder / MODEL).is_dir() else ""
+    return StageFacts(recipe=recipe, stage=stage, counts=counts, log=log, measured=measured, pixels=pixels)
 
 
 def diagnose(facts: StageFacts) -> list[Finding]:
@@ -66,6 +70,7 @@ def diagnose(facts: StageFacts) -> list[Finding]:
     learning = [*_stopped(facts)] or [*of_loss(facts)]
     faults = [
         *_settings(facts),
+        *_pixels(facts),
         *_random_weights(facts),
         *_left_out(facts),
         *_passes(facts),
@@ -155,6 +160,17 @@ def _updates(facts: StageFacts) -> Iterator[UnusualValue]:
         )
         if moved.times > 1:
             yield moved
+
+
+def _pixels(facts: StageFacts) -> Iterator[Finding]:
+    if facts.pixels:
+        yield Finding(
+            name="pixels_out_of_range",
+            problem=f"{facts.pixels}: the student hardly sees",
+            change="[student]: do_rescale, rescale_factor, image_mean and image_std in the processor's files of its "
+            "checkpoint",
+            certainty="likely",
+        )
 
 
 def _random_weights(facts: StageFacts) -> Iterator[Finding]:

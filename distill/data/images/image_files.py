@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import (
     AvifImagePlugin,
     BmpImagePlugin,
@@ -104,6 +106,17 @@ def _decoded(image: Image.Image) -> Image.Image:
         return _rgb(_upright(image))
     except _DECODER_ERRORS as error:
         raise ImageError("unreadable_image", f"mode {image.mode} cannot become RGB: {error}") from None
+
+
+def opacity(data: bytes, *, max_pixels: int) -> NDArray[np.uint8] | None:
+    """How opaque each pixel of `decode` was before it was put on white, 255: fully; None without transparency."""
+    image = _open(data, max_pixels)
+    if not image.has_transparency_data:
+        return None
+    try:
+        return np.asarray(_upright(image).convert("RGBA").getchannel("A"))
+    except _DECODER_ERRORS as error:
+        raise _damaged(error) from None
 
 
 def check(data: bytes, *, max_pixels: int) -> None:

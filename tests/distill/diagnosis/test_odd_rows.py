@@ -91,6 +91,38 @@ def test_wrong_answers_without_a_common_relation_and_right_ones_are_left_alone()
     assert list(relations(pairs(drawn))) == [] and list(relations(pairs(GOLDS))) == []
 
 
+def test_answers_of_another_form_than_the_gold_answers_are_told_and_nothing_that_follows() -> None:
+    described = [f"The image shows {gold} red things on a table." for gold in GOLDS]
+    (found,) = odd_rows.of_answers(pairs(["No idea what that is."] * 40 + described[40:]), "all", "data.questions")
+    assert (found.name, found.certainty) == ("answers_unlike_gold", "likely")
+    assert "the answer is a sentence where the gold answer is a number in 100 % (80 of 80)" in found.problem
+
+
+def test_a_relation_of_one_group_is_told_where_all_rows_have_none() -> None:
+    right = [Pair(answer=gold, gold=gold, is_right=True, groups={"domain": "charts"}) for gold in GOLDS]
+    scaled = [
+        Pair(answer=f"{int(gold) + 1}", gold=f"{int(gold) + 1}000", is_right=False, groups={"domain": "digits"})
+        for gold in GOLDS[:30]
+    ]
+    drawn = [
+        Pair(answer=str(DRAW.randrange(50, 90)), gold=gold, is_right=False, groups={"domain": "digits"})
+        for gold in GOLDS[:40]
+    ]
+    (found,) = odd_rows.related([*right, *scaled, *drawn], "all", "data.questions")
+    assert "all about the rows of the domain 'digits'" in found.problem
+    assert "times 0.001 in 43 % (30 of 70)" in found.problem
+    assert odd_rows.related([*right, *drawn], "all", "data.questions") == []
+
+
+def test_a_student_that_counts_one_too_few_in_a_group_is_no_fault_of_the_gold_answers() -> None:
+    right = [Pair(answer=gold, gold=gold, is_right=True, groups={"domain": "charts"}) for gold in GOLDS]
+    fewer = [
+        Pair(answer=str(int(gold) - 1), gold=gold, is_right=False, groups={"domain": "scenes"}) for gold in GOLDS
+    ]
+    assert odd_rows.related([*right, *right, *fewer], "distilled", "data.test") == []
+    assert odd_rows.related(fewer, "distilled", "data.test") != []
+
+
 def test_gold_answers_that_moved_against_their_rows_are_found_with_the_number_of_rows() -> None:
     assert "gold answer of the row 3 rows before" in shifted(pairs(GOLDS, GOLDS[3:] + GOLDS[:3]))
     assert shifted(pairs(GOLDS)) == ""
@@ -131,6 +163,8 @@ def rows(count: int = 120, **fields: str) -> list[TextRow]:
         ({"question": "How many&nbsp;dots {}?"}, "question_characters"),
         ({"question": "charts"}, "question_short"),
         ({"gold": "word " * 70}, "gold_long"),
+        ({"gold": "nan"}, "gold_missing"),
+        ({"gold": "none"}, ""),
         ({"image": "the same"}, "one_image"),
     ],
 )

@@ -5,12 +5,15 @@ from typing import Any
 
 import orjson
 import pytest
+from run_fixtures import sample
 
 from distill.commands.status import evaluation, training
+from distill.diagnosis.odd_images import OddImages
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.reports.findings import Finding, chosen, read_findings
 from student.evaluation import diagnosis as of_replies
+from student.models.processors import unusual_pixels
 from student.training import diagnosis as of_stage
 
 STAGE = """
@@ -120,6 +123,32 @@ def test_a_student_that_guesses_at_its_first_step_has_random_weights(tmp_path: P
     assert "random_weights" not in of_training(tmp_path, log(6.2, 5.0, 4.0, 3.5, right=0.5))
 
 
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({}, ""),
+        ({"do_normalize": False}, ""),
+        ({"image_mean": [0.0] * 3, "image_std": [1.0] * 3}, ""),
+        ({"do_rescale": False}, "from -1.85 to 979,"),
+        ({"rescale_factor": 1 / 255**2}, "from -1.85 to -1.45,"),
+        ({"image_mean": None}, ""),
+    ],
+)
+def test_the_values_of_pixels_follow_from_the_settings_of_the_processor(changed: dict[str, Any], told: str) -> None:
+    usual = {
+        "do_rescale": True,
+        "do_normalize": True,
+        "image_mean": [0.48, 0.46, 0.41],
+        "image_std": [0.26, 0.26, 0.28],
+    }
+    said = unusual_pixels({**usual, **changed})
+    assert told in said and bool(said) == bool(told)
+
+
+def test_pixels_that_no_tower_is_trained_on_are_named(tmp_path: Path) -> None:
+    assert "pixels_out_of_range" in of_training(tmp_path, log(*FALLING), pixels="Pixels reach the tower as they are")
+
+
 def problem(folder: Path, losses: list[dict[str, Any]]) -> str:
     recipe = read(folder, STAGE)
     facts = of_stage.StageFacts(recipe=recipe, stage=recipe.stages[0], log=losses, counts={"rows": 400}, measured=[])
@@ -171,6 +200,7 @@ def test_a_loss_of_rows_kept_out_that_rises_again_is_overfitting(tmp_path: Path)
 def replies(count: int = 60, **fields: Any) -> list[dict[str, Any]]:
     return [
         {
+            "sample_id": str(n),
             "verdict": "correct" if n % 4 else "wrong",
             "answer": str(n % 9) if n % 4 else "77",
             "gold": [str(n % 9)],
@@ -271,10 +301,33 @@ def test_a_last_stage_that_takes_the_rationales_away_is_named(tmp_path: Path) ->
 
 
 def test_test_images_of_one_colour_are_found_before_what_they_bring_about(tmp_path: Path) -> None:
-    (found,) = found_of_student(tmp_path, replies(), seen={"plain_images": (50, 60)})
-    assert found.name == "test_images_plain" and found.problem.startswith("83 % (50 of 60) of the first test images")
-    (found,) = found_of_student(tmp_path, replies(), seen={"plain_images": (20, 60)})
-    assert found.name == "student"
+    plain = OddImages(name="images_plain", about="show nothing", change="look", count=50, looked_at=60)
+    (found,) = found_of_student(tmp_path, replies(), seen={"odd_images": [plain]})
+    assert found.name == "test_images_plain" and found.problem == "83 % (50 of 60) of the test images show nothing"
+
+
+def test_gold_answers_of_one_group_in_other_units_are_named_also_of_a_good_student(tmp_path: Path) -> None:
+    asked = [sample(f"Number {n}?", domain="charts" if n % 3 else "scenes") for n in range(90)]
+    said = [
+        line | {"sample_id": each.id, "gold": [f"{line['answer']}000"], "verdict": "wrong"}
+        if each.domain == "scenes"
+        else line | {"sample_id": each.id, "verdict": "correct"}
+        for line, each in zip(replies(90, verdict="correct", answer=lambda n: str(n + 1)), asked, strict=True)
+    ]
+    (found,) = found_of_student(tmp_path, said, seen={"asked": asked})
+    assert found.name == "answer_relation" and "about the rows of the domain 'scenes'" in found.problem
+    assert "the answer is the gold answer times 0.001 in 100 % (30 of 30)" in found.problem
+
+
+def test_a_group_that_is_answered_far_worse_is_told_beside_the_result(tmp_path: Path) -> None:
+    asked = [sample(f"Number {n}?", domain="charts" if n % 3 else "scenes") for n in range(90)]
+    said = [
+        line | {"sample_id": each.id, "verdict": "wrong" if each.domain == "scenes" else "correct"}
+        for line, each in zip(replies(90, answer=lambda n: str(n * n % 7)), asked, strict=True)
+    ]
+    result, group = found_of_student(tmp_path, said, seen={"asked": asked})
+    assert result.name == "student" and (group.name, group.kind) == ("group_wrong", "open")
+    assert "0 % (0 of 30) of the rows of the domain 'scenes', and in 100 % (60 of 60) of the others" in group.problem
 
 
 def test_a_student_that_images_do_not_help_is_blind(tmp_path: Path) -> None:

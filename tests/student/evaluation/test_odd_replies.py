@@ -25,6 +25,7 @@ def facts(folder: Path, replies: list[dict[str, Any]], accuracy: float, **more: 
 
 def reply(number: int, answer: str, gold: str) -> dict[str, Any]:
     return {
+        "sample_id": str(number),
         "verdict": "correct" if answer == gold else "wrong",
         "answer": answer,
         "gold": [gold],
