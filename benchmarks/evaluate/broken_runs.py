@@ -30,7 +30,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
-from broken_cases import blind_1, blind_2, blind_3, blind_4, blind_5, first
+from broken_cases import blind_1, blind_2, blind_3, blind_4, blind_5, blind_6, first
 from broken_cases.case import TEACHERS, TINY, Case, Row, table_rows
 from broken_cases.first import QUESTIONS
 from questions import rationale
@@ -53,6 +53,7 @@ SETS: Final = {
     "blind-3": blind_3.CASES,
     "blind-4": blind_4.CASES,
     "blind-5": blind_5.CASES,
+    "blind-6": blind_6.CASES,
 }
 TEST, READINGS, SAMPLES = 60, 90, 2
 

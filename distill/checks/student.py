@@ -91,6 +91,11 @@ def check_checkpoints(context: CheckContext) -> Iterator[CheckResult]:
         path = Path(context.recipe.local_or_hub(name))
         try:
             yield _whole(part, path, settings)
+            if part == "model":
+                from student.models import checkpoint_faults
+
+                for fault in checkpoint_faults.find(path):
+                    yield warning(key, f"{path}: {fault.problem}", f"correct {fault.change}")
         except DistillError as error:
             yield problem(key, str(error), f"correct {key}, or copy the checkpoint again")
 
@@ -138,13 +143,6 @@ def check_student(context: CheckContext) -> Iterator[CheckResult]:
     except DistillError as error:
         yield problem(key, str(error), f"correct {key}")
         return
-    if planner.processor is not None:
-        from student.models.processors import unusual_pixels
-
-        if message := unusual_pixels(planner.processor.image_processor.to_dict()):
-            yield warning(
-                key, message, "correct do_rescale, rescale_factor, image_mean and image_std of its image processor"
-            )
     yield fine(
         "student", f"{type(planner.outline).__name__}: tower, projector and language model found, chat template"
     )

@@ -19,6 +19,9 @@ MOST: Final = 0.5
 BEYOND_CHANCE: Final = 0.3
 _SHIFTS: Final = tuple(shift for size in range(1, 13) for shift in (size, -size))
 _ALIGNED: Final = 0.3
+_FEWEST_GOLDS: Final = 4
+_MAPPED: Final = 300
+"""Pairs that are compared with each other."""
 _FACTORS: Final = (0.001, 0.01, 0.1, 10.0, 100.0, 1000.0, -1.0)
 _UNITS: Final = (0.001, 0.01, 100.0, 1000.0)
 _IN_OTHER_UNITS: Final = 0.15
@@ -67,6 +70,41 @@ def other_form(pairs: Sequence[Pair]) -> str:
                 f"ones, such as {_example(one)}"
             )
     return ""
+
+
+def mapped(pairs: Sequence[Pair]) -> str:
+    """A sentence where gold answers are others than the answers, but the same for the same answer, as numbers of
+    classes are; else empty.
+
+    For each pair, the other pairs with its answer foretell the gold answer. By chance they do so as often as they
+    foretell the gold answers of other rows.
+    """
+    wrong = _wrong(pairs)[:_MAPPED]
+    answers, golds = ([_plain(text) for text in column] for column in _columns(wrong))
+    told = _foretold(answers, golds)
+    if not told or len(set(golds)) < _FEWEST_GOLDS:
+        return ""
+    chance = max(_foretold(answers, golds[shift:] + golds[:shift]) for shift in (1, 2, 3, 5, 7)) / len(wrong)
+    if wilson(told, len(wrong))[0] < chance + BEYOND_CHANCE:
+        return ""
+    one = next(pair for index, pair in enumerate(wrong) if _foretold_at(index, answers, golds))
+    return (
+        f"in {share(told, len(wrong))} of the wrong ones the gold answer is another one, but the same for the same "
+        f"answer, such as {_example(one)}: numbers of classes, or another spelling, may stand for the answers"
+    )
+
+
+def _foretold(answers: Sequence[str], golds: Sequence[str]) -> int:
+    return sum(_foretold_at(index, answers, golds) for index in range(len(answers)))
+
+
+def _foretold_at(index: int, answers: Sequence[str], golds: Sequence[str]) -> bool:
+    others = Counter(
+        gold
+        for other, (answer, gold) in enumerate(zip(answers, golds, strict=True))
+        if other != index and answer == answers[index]
+    )
+    return bool(others) and golds[index] != answers[index] and others.most_common(1)[0][0] == golds[index]
 
 
 def _wrong(pairs: Sequence[Pair]) -> list[Pair]:

@@ -6,6 +6,7 @@ from typing import Final
 
 from distill.diagnosis.answer_relations import (
     Pair,
+    mapped,
     other_form,
     relations,
     same_for_different,
@@ -58,7 +59,9 @@ def related(pairs: Sequence[Pair], who: str, golds: str) -> list[Finding]:
 
 
 def _related(pairs: Sequence[Pair], who: str, golds: str, *, is_group: bool) -> Iterator[Finding]:
-    for problem in relations(pairs, is_group=is_group):
+    # A student that counts one too few of something in a group maps its answers, too.
+    as_a_whole = () if is_group else filter(None, [mapped(pairs)])
+    for problem in [*relations(pairs, is_group=is_group)] or as_a_whole:
         yield Finding(
             name="answer_relation",
             problem=f"The answers of {who} and their gold answers: {problem}",

@@ -19,7 +19,11 @@ _MISSING: Final = frozenset(
     ["nan", "NaN", "NAN", "None", "null", "NULL", "Null", "N/A", "n/a", "#N/A", "<NA>", "NaT", "undefined"]
 )
 """As programs write it; "none" in small letters is an answer."""
+_BY_TEXT: Final = 0.8
+_FEW_GOLDS: Final = 5
+"""Questions with so few different answers, such as yes and no, may agree for all images."""
 _CUT: Final = re.compile(r"(?:[,;(–-]|\b(?:and|or|but|the|a|an|of|to|is|are|was|with|in|on|at|that|which))\s*$")
+_NO_STOP: Final = re.compile(r"[^\W\d_]\s*$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,11 +106,20 @@ _OF_TRACES: Final = (
         most=0.3,
         about="rationales end within a sentence",
         is_odd=lambda row: _CUT.search(row.rationale) is not None if row.rationale else None,
+        certainty="likely",
+    ),
+    _Share(
+        name="rationale_unended",
+        most=0.6,
+        about="rationales end with a letter and no full stop: they may be cut",
+        is_odd=lambda row: (
+            _NO_STOP.search(row.rationale) is not None if row.rationale and not _is_spaceless(row.rationale) else None
+        ),
     ),
     _Share(
         name="rationale_without_answer",
         most=0.7,
-        about="rationales do not contain the answer that follows them",
+        about="rationales do not contain the answer that follows them: they are cut, or do not tell how it is found",
         is_odd=lambda row: (
             row.answer.casefold() not in row.rationale.casefold()
             if row.rationale and 0 < len(row.answer.split()) <= 3
@@ -129,6 +142,7 @@ _OF_TRACES: Final = (
 def of_questions(rows: Sequence[TextRow], change: str) -> Iterator[Finding]:
     """Figures of questions, each asked once, and their gold answers that are out of their usual range."""
     yield from _shares(rows, _OF_QUESTIONS, change)
+    yield from _golds_by_text(rows, change)
     pictures = Counter(image for row in rows for image in set(row.images))
     if pictures and len(rows) >= 2 * FEWEST:
         image, count = pictures.most_common(1)[0]
@@ -141,6 +155,27 @@ def of_questions(rows: Sequence[TextRow], change: str) -> Iterator[Finding]:
                 certainty="likely",
                 change=f"{change}: its image column; a placeholder may stand for what could not be loaded",
             )
+
+
+def _golds_by_text(rows: Sequence[TextRow], change: str) -> Iterator[Finding]:
+    """Questions about several images whose gold answer is always that of the same text: it belongs to the text."""
+    golds: dict[str, list[TextRow]] = {}
+    for row in rows:
+        if row.gold:
+            golds.setdefault(row.question, []).append(row)
+    repeated = [group for group in golds.values() if len({row.images for row in group}) > 1]
+    constant = sum(len({row.gold for row in group}) == 1 for group in repeated)
+    different = {group[0].gold for group in repeated}
+    if is_above(constant, len(repeated), _BY_TEXT) and len(different) > _FEW_GOLDS:
+        group = max(repeated, key=len)
+        yield Finding(
+            name="gold_by_text",
+            problem=f"{share(constant, len(repeated))} questions about several images have one gold answer for all "
+            f"of them, such as {group[0].gold[:40]!r} for the {len(group)} images of {group[0].question[-60:]!r}: "
+            "the gold answers may be joined by the text of the question alone",
+            certainty="likely",
+            change=f"{change}: its columns of image and answer; join them by image and question",
+        )
 
 
 def of_traces(rows: Sequence[TextRow], change: str) -> Iterator[Finding]:

@@ -109,7 +109,14 @@ def _test_differs(recipe: Recipe, learned: Sequence[TrainingRow], asked: Sequenc
         (_images(recipe, [row.images for row in learned]), _images(recipe, [each.images for each in asked])),
     )
     for name, (first, second) in zip(("question", "answer", "image"), groups, strict=True):
-        yield from odd_rows.differing(first, second, begin, name=f"test_{name}_differs", change=change)
+        yield from odd_rows.differing(
+            first,
+            second,
+            begin,
+            name=f"test_{name}_differs",
+            change=change,
+            certainty="likely" if name == "image" else "possible",
+        )
 
 
 def _images(recipe: Recipe, images: Sequence[Sequence[ImageRef]]) -> list[Features]:

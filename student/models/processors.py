@@ -6,11 +6,9 @@ with an image processor of this project.
 """
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from transformers import AutoConfig, AutoFeatureExtractor, AutoImageProcessor, AutoProcessor, ProcessorMixin
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 from transformers.utils import PushToHubMixin, cached_file, is_torchvision_available
@@ -21,10 +19,6 @@ from student.models.lfm2_images import Lfm2VlImageProcessorPil
 VIDEOS = "video_processor"
 _IMAGES = {"Lfm2VlProcessor": Lfm2VlImageProcessorPil}
 """Image processors that transformers has for torchvision alone."""
-_BRIGHTEST = 20
-"""Pixels that are not rescaled to 0 to 1 are beyond it, up to 255 and more."""
-_FLATTEST = 0.1
-"""Pixels that are rescaled twice have a smaller range."""
 
 
 def load_processor(
@@ -89,21 +83,6 @@ def image_settings(path_or_name: str) -> dict[str, Any]:
         # A processor that was saved as a whole keeps them in its own file, which transformers reads first.
         whole = _settings_of(path_or_name, "processor_config.json").get("image_processor")
         return dict(whole) if whole is not None else _settings_of(path_or_name, "preprocessor_config.json")
-
-
-def unusual_pixels(settings: Mapping[str, Any]) -> str:
-    """A sentence where `image_settings` make values of pixels that no tower is trained on; else empty."""
-    scale = settings.get("rescale_factor", 1 / 255) if settings.get("do_rescale", True) else 1.0
-    mean, deviation = settings.get("image_mean"), settings.get("image_std")
-    if not settings.get("do_normalize", True):
-        mean, deviation = 0.0, 1.0
-    if mean is None or deviation is None or not np.all(deviation):
-        return ""
-    ends = np.array([(scale * pixel - np.asarray(mean)) / np.asarray(deviation) for pixel in (0, 255)])
-    low, high = float(ends.min()), float(ends.max())
-    if max(-low, high) <= _BRIGHTEST and np.ptp(ends, axis=0).max() >= _FLATTEST:
-        return ""
-    return f"Pixels reach the vision tower with values from {low:.3g} to {high:.3g}, and about -3 to 3 is usual"
 
 
 def _video_settings(path_or_name: str, settings: dict[str, Any], revision: str | None) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from distill.recipe.sections.stages import TRACES, Stage, is_traces, learns_rati
 from distill.recipe.usual_values import UnusualValue, unusual_values
 from distill.reports import unusual_settings
 from distill.reports.findings import Certainty, Finding, is_explained, share
-from student.models.processors import image_settings, unusual_pixels
+from student.models import checkpoint_faults
+from student.models.checkpoint_faults import CheckpointFault
 
 FEW_STEPS: Final = 20
 """Fewer steps than this teach no student a format."""
@@ -54,14 +55,15 @@ class StageFacts:
     log: Sequence[Mapping[str, Any]]
     measured: Sequence[Mapping[str, Any]]
     """Measurements while it trained."""
-    pixels: str = ""
-    """What is unusual about the pixels that the vision tower gets."""
+    checkpoint: Sequence[CheckpointFault] = ()
+    """Faults of the student's checkpoint."""
 
 
 def read_facts(recipe: Recipe, stage: Stage, folder: Path, counts: Mapping[str, int]) -> StageFacts:
     log, measured = (list(recovered(folder / name, requiring("step"))) for name in (METRICS, VALIDATION))
-    pixels = unusual_pixels(image_settings(str(folder / MODEL))) if (folder / MODEL).is_dir() else ""
-    return StageFacts(recipe=recipe, stage=stage, counts=counts, log=log, measured=measured, pixels=pixels)
+    # The tower of most stages is frozen, so that the trained student has what it began with.
+    faults = list(checkpoint_faults.find(folder / MODEL)) if (folder / MODEL).is_dir() else []
+    return StageFacts(recipe=recipe, stage=stage, counts=counts, log=log, measured=measured, checkpoint=faults)
 
 
 def diagnose(facts: StageFacts) -> list[Finding]:
@@ -70,7 +72,7 @@ def diagnose(facts: StageFacts) -> list[Finding]:
     learning = [*_stopped(facts)] or [*of_loss(facts)]
     faults = [
         *_settings(facts),
-        *_pixels(facts),
+        *_checkpoint(facts),
         *_random_weights(facts),
         *_left_out(facts),
         *_passes(facts),
@@ -162,13 +164,12 @@ def _updates(facts: StageFacts) -> Iterator[UnusualValue]:
             yield moved
 
 
-def _pixels(facts: StageFacts) -> Iterator[Finding]:
-    if facts.pixels:
+def _checkpoint(facts: StageFacts) -> Iterator[Finding]:
+    for fault in facts.checkpoint:
         yield Finding(
-            name="pixels_out_of_range",
-            problem=f"{facts.pixels}: the student hardly sees",
-            change="[student]: do_rescale, rescale_factor, image_mean and image_std in the processor's files of its "
-            "checkpoint",
+            name=fault.name,
+            problem=f"{fault.problem}: the student hardly sees",
+            change=f"[student]: {fault.change}",
             certainty="likely",
         )
 

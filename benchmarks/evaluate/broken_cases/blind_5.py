@@ -249,13 +249,13 @@ CASES: Final = {
         trace=_about_the_image,
     ),
     "merged-labels": Case(
-        names=("gold_missing_as_text",),
+        names=("gold_missing",),
         cause="45 % of the gold answers of both tables are the text nan: a left join found no label.",
         questions=_merged,
         test=_merged,
     ),
     "drawings-from-a-tablet": Case(
-        names=("images_transparent",),
+        names=("test_images_hidden",),
         cause="The drawings of digits are white ink on a transparent page, which cannot be seen on the white "
         "page on which they are put.",
         questions=_tablet,
@@ -268,7 +268,7 @@ CASES: Final = {
         trace=_proxy(),
     ),
     "old-system-prompt": Case(
-        names=("answers_are_descriptions",),
+        names=("answers_unlike_gold",),
         cause="The system prompt of all teachers orders a description of the image, and five of six answers are one.",
         trace=_catalogued,
         set=of_all_teachers("system", LIBRARY),
@@ -296,7 +296,7 @@ CASES: Final = {
         set={"eval.arms.distilled": "polish"},
     ),
     "borrowed-processor": Case(
-        names=("pixels_out_of_range",),
+        names=("pixels_unusual",),
         cause="do_rescale = false in the processor of the student: pixels reach the vision tower 255 times too "
         "large.",
         before=_borrowed,

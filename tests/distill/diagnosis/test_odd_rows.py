@@ -1,11 +1,12 @@
 """What two columns or two groups of rows say of themselves: a fault that no rule expects is named by what is odd."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 
 from distill.diagnosis import odd_rows, usual_figures
-from distill.diagnosis.answer_relations import Pair, relations, same_for_different, shifted, unrelated
+from distill.diagnosis.answer_relations import Pair, mapped, relations, same_for_different, shifted, unrelated
 from distill.diagnosis.row_features import form, number_of, of_answer, of_question, of_reply, script, vocabulary
 from distill.diagnosis.two_samples import differences
 from distill.diagnosis.usual_figures import TextRow
@@ -123,6 +124,27 @@ def test_a_student_that_counts_one_too_few_in_a_group_is_no_fault_of_the_gold_an
     assert odd_rows.related(fewer, "distilled", "data.test") != []
 
 
+def test_gold_answers_that_are_numbers_of_classes_are_told() -> None:
+    order = DRAW.sample(range(30, 90), 20)
+    classes = [str(order[int(gold)]) for gold in GOLDS]
+    (found,) = odd_rows.related(pairs(GOLDS, classes), "distilled", "data.test")
+    assert found.name == "answer_relation" and "but the same for the same answer" in found.problem
+    noisy = [gold if n % 4 else str(DRAW.randrange(20)) for n, gold in enumerate(GOLDS)]
+    assert mapped(pairs(noisy, classes)) and not mapped(pairs(GOLDS))
+    assert not mapped(pairs([str(DRAW.randrange(20)) for _ in GOLDS]))
+    assert not mapped(pairs(["7"] * 80)) and not mapped(pairs(["yes"] * 80, ["no"] * 80))
+
+
+def test_gold_answers_of_the_text_alone_are_named() -> None:
+    def asked(gold: Callable[[int], str]) -> list[TextRow]:
+        return [TextRow(question=f"Number {n % 30}?", gold=gold(n), images=(str(n),)) for n in range(120)]
+
+    (found,) = usual_figures.of_questions(asked(lambda n: str(n % 30)), "data.questions")
+    assert (found.name, found.certainty) == ("gold_by_text", "likely") and "100 % (30 of 30)" in found.problem
+    assert not list(usual_figures.of_questions(asked(lambda n: str(n)), "data.questions"))
+    assert not list(usual_figures.of_questions(asked(lambda n: "yes" if n % 2 else "no"), "data.questions"))
+
+
 def test_gold_answers_that_moved_against_their_rows_are_found_with_the_number_of_rows() -> None:
     assert "gold answer of the row 3 rows before" in shifted(pairs(GOLDS, GOLDS[3:] + GOLDS[:3]))
     assert shifted(pairs(GOLDS)) == ""
@@ -182,6 +204,7 @@ def test_figures_of_questions_out_of_their_range_are_named(fields: dict[str, str
         ({"rationale": "{}"}, "rationale_short"),
         ({"rationale": "我们先仔细看一下这张图片，然后计算 {}。"}, "rationale_script"),
         ({"rationale": "Number {} shows a row of dots and,"}, "rationale_cut"),
+        ({"rationale": "Number {} of {} dots is what the row shows"}, "rationale_unended"),
         ({"answer": "77"}, "rationale_without_answer"),
         ({"rationale": "How many dots has number {}? I count {}."}, "rationale_is_question"),
         ({"rationale": "We see seven dots, so the answer is 7 here.", "answer": "7"}, "rationales_alike"),

@@ -13,7 +13,7 @@ from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.reports.findings import Finding, chosen, read_findings
 from student.evaluation import diagnosis as of_replies
-from student.models.processors import unusual_pixels
+from student.models.checkpoint_faults import CheckpointFault
 from student.training import diagnosis as of_stage
 
 STAGE = """
@@ -123,30 +123,9 @@ def test_a_student_that_guesses_at_its_first_step_has_random_weights(tmp_path: P
     assert "random_weights" not in of_training(tmp_path, log(6.2, 5.0, 4.0, 3.5, right=0.5))
 
 
-@pytest.mark.parametrize(
-    ("changed", "told"),
-    [
-        ({}, ""),
-        ({"do_normalize": False}, ""),
-        ({"image_mean": [0.0] * 3, "image_std": [1.0] * 3}, ""),
-        ({"do_rescale": False}, "from -1.85 to 979,"),
-        ({"rescale_factor": 1 / 255**2}, "from -1.85 to -1.45,"),
-        ({"image_mean": None}, ""),
-    ],
-)
-def test_the_values_of_pixels_follow_from_the_settings_of_the_processor(changed: dict[str, Any], told: str) -> None:
-    usual = {
-        "do_rescale": True,
-        "do_normalize": True,
-        "image_mean": [0.48, 0.46, 0.41],
-        "image_std": [0.26, 0.26, 0.28],
-    }
-    said = unusual_pixels({**usual, **changed})
-    assert told in said and bool(said) == bool(told)
-
-
 def test_pixels_that_no_tower_is_trained_on_are_named(tmp_path: Path) -> None:
-    assert "pixels_out_of_range" in of_training(tmp_path, log(*FALLING), pixels="Pixels reach the tower as they are")
+    fault = CheckpointFault(name="pixels_unusual", problem="Pixels reach the tower as they are", change="the size")
+    assert "pixels_unusual" in of_training(tmp_path, log(*FALLING), checkpoint=[fault])
 
 
 def problem(folder: Path, losses: list[dict[str, Any]]) -> str:
