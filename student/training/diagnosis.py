@@ -168,7 +168,7 @@ def _checkpoint(facts: StageFacts) -> Iterator[Finding]:
     for fault in facts.checkpoint:
         yield Finding(
             name=fault.name,
-            problem=f"{fault.problem}: the student hardly sees",
+            problem=f"{fault.problem}; the student hardly sees",
             change=f"[student]: {fault.change}",
             certainty="likely",
         )
