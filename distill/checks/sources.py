@@ -199,7 +199,7 @@ def check_gold_faults(context: CheckContext) -> Iterator[CheckResult]:
         if name in (ASKED, context.recipe.eval.data):
             rows = map(usual_figures.TextRow.of_question, survey.kept)
             for found in usual_figures.of_questions([*rows], f"data.{name}"):
-                yield warning(f"data.{name}", found.problem, f"look at its rows and at {found.change}")
+                yield warning(f"data.{name}", found.problem, f"correct {found.change}")
 
 
 def check_images_show_something(context: CheckContext) -> Iterator[CheckResult]:

@@ -141,7 +141,7 @@ _OF_TRACES: Final = (
 
 def of_questions(rows: Sequence[TextRow], change: str) -> Iterator[Finding]:
     """Figures of questions, each asked once, and their gold answers that are out of their usual range."""
-    yield from _shares(rows, _OF_QUESTIONS, change)
+    yield from _shares(rows, _OF_QUESTIONS, f"{change}: its rows, or the columns that its texts come from")
     yield from _golds_by_text(rows, change)
     pictures = Counter(image for row in rows for image in set(row.images))
     if pictures and len(rows) >= 2 * FEWEST:
