@@ -101,7 +101,7 @@ def test_no_picture_is_sent_but_an_image_of_the_run(run: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_thousand_requests_leave_the_server_as_it_was(visitor: Visitor) -> None:
+def test_ten_thousand_requests_leave_the_server_as_it_was(visitor: Visitor) -> None:
     def open_files() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -118,10 +118,10 @@ def test_a_thousand_requests_leave_the_server_as_it_was(visitor: Visitor) -> Non
     ]
     visitor.ask("/api/state")
     before = open_files()
-    for _ in range(10):
+    for _ in range(20):
         with socket.create_connection(("127.0.0.1", visitor.port), timeout=30) as connection:
             answers = connection.makefile("rb")
-            for _ in range(20):
+            for _ in range(100):
                 connection.sendall("".join(text for text, _ in requests).encode())
                 for _, status in requests:
                     assert answers.readline().split()[1] == status

@@ -191,7 +191,7 @@ def test_a_signal_that_fails_on_many_traces_is_a_finding(tmp_path: Path) -> None
     made = facts(tmp_path)
     failed = replace(made, funnel=replace(made.funnel, errors={"hedging": 120, "length": 3}))
     (found,) = diagnose(failed)
-    assert found.name == "signal_failed" and "hedging failed on 100 % (120 of 120) traces" in found.problem
+    assert found.name == "signal_failed" and "signal 'hedging' failed on 100 % (120 of 120) traces" in found.problem
 
 
 def test_a_teacher_with_a_wrong_form_is_not_called_wrong_as_well(tmp_path: Path) -> None:
