@@ -68,6 +68,11 @@ def _state(folder: Path, stage: str) -> dict[str, Any]:
     }
 
 
+def _count_name(name: str) -> str:
+    """A count in words; a rule (`rule.wrong_answer`) keeps the name that it has in the recipe."""
+    return name if "." in name else name.replace("_", " ")
+
+
 def _token_fields(manifest: Manifest) -> dict[str, int | None]:
     """The token counts of a stage. Those of generate are None where the servers reported no usage of any reply.
 
@@ -127,7 +132,7 @@ def funnel(run: Path) -> str:
             # The steps of the funnel in their order, then all other counts.
             other_counts = sorted(name for name, count in manifest.counts.items() if count and name not in steps)
             rows += [
-                (f"{stage}: {name.replace('_', ' ')}", f"{manifest.counts.get(name, 0):,}")
+                (f"{stage}: {_count_name(name)}", f"{manifest.counts.get(name, 0):,}")
                 for name in (*steps, *other_counts)
             ]
             if stage == "generate":

@@ -8,7 +8,7 @@ from distill.artifacts.files import write_json
 from distill.artifacts.layout import PROGRESS
 from distill.artifacts.manifest import Manifest
 from distill.commands.stages import copy_shipped
-from distill.commands.status import log_state, read_progress, running, training
+from distill.commands.status import funnel, log_state, read_progress, running, training
 from distill.errors import RecipeError, StaleError
 from distill.recipe.loading import load
 from student.evaluation.students import evaluated_students
@@ -22,6 +22,13 @@ def test_the_summary_of_training_ends_in_what_each_stage_says_of_itself(tmp_path
     write_json(tmp_path / "train" / "align" / "diagnosis.json", {"diagnosis": said})
     last = training(tmp_path).splitlines()[-1]
     assert last == "diagnosis of train align: The stage makes 4 steps (certain). Change max_steps."
+
+
+def test_the_funnel_names_a_rule_as_the_recipe_does(tmp_path: Path) -> None:
+    counts = {"selected": 3, "not_selected": 4, "rule.exact_duplicate": 2}
+    Manifest(stage="filter", fingerprint="f", fields={}, counts=counts).write(tmp_path / "filter")
+    shown = funnel(tmp_path)
+    assert "filter: rule.exact_duplicate" in shown and "filter: not selected" in shown
 
 
 def test_a_damaged_file_of_another_stage_does_not_end_a_finished_one(tmp_path: Path) -> None:
