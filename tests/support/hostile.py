@@ -183,7 +183,7 @@ def _places(root: Path, folder: Path) -> Iterator[tuple[str, str, str]]:
     yield "nul in the path", "good.png\0.jpg", unreadable
     yield "very long name", "x" * 300, unreadable
     yield "very long path", "x/" * 5000, "quarantined unsupported_image_cell"
-    yield "base64 for a path", "iVBORw0KGgoAAAANSUhEUg" * 40, unreadable
+    yield "base64 for a path", "iVBORw0KGgoAAAANSUhEUg" * 40, "quarantined unsupported_image_cell"
     yield "upwards", "../outside.png", outside
     yield "upwards from a folder", "Bilder/../../outside.png", outside
     yield "absolute and outside", str(folder / "outside.png"), outside
