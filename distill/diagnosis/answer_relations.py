@@ -48,11 +48,11 @@ def relations(pairs: Sequence[Pair], *, is_group: bool = False) -> Iterator[str]
     golds = [pair.gold for pair in wrong]
     counted = Counter(relation for pair in wrong for relation in _related(pair.answer, pair.gold))
     for relation, count in counted.most_common():
-        if is_group and relation.is_step:
+        low = wilson(count, len(wrong))[0]
+        if low <= relation.least or (is_group and relation.is_step):
             continue
         chance = max(_common(wrong, golds[shift:] + golds[:shift], relation) for shift in (1, 2, 3, 5)) / len(wrong)
-        beyond = min(BEYOND_CHANCE, relation.least)
-        if wilson(count, len(wrong))[0] > max(relation.least, chance + beyond):
+        if low > chance + min(BEYOND_CHANCE, relation.least):
             one = next(pair for pair in wrong if relation in _related(pair.answer, pair.gold))
             yield f"{relation.text} in {share(count, len(wrong))} of the wrong ones, such as {_example(one)}"
             return
