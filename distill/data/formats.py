@@ -180,6 +180,11 @@ def _finevision(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     return ParsedRow(images=read_images(values, source, required=False), questions=questions)
 
 
+def speaker_of(turn: Mapping[str, Any]) -> str:
+    """Who speaks in a turn of a conversation, as LLaVA (`from`) or a chat (`role`) names it, in lower case."""
+    return str(turn.get("from", turn.get("role", ""))).lower()
+
+
 def _llava(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     column, value = pick_column(values, TURNS)
     images = read_images(values, source, required=False)
@@ -187,7 +192,7 @@ def _llava(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     asked: str | None = None
     placeholders = 0
     for turn in read_turns(value, column):
-        speaker = str(turn.get("from", turn.get("role", ""))).lower()
+        speaker = speaker_of(turn)
         text, pictures = _content(turn.get("value", turn.get("content")))
         if speaker in ASKING:
             placeholders += pictures

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.data import sources
-from distill.data.formats import ASKING, CHOICES, TURNS, choices_of
+from distill.data.formats import ASKING, CHOICES, TURNS, choices_of, speaker_of
 from distill.data.gold_answers import RowError
 from distill.data.images import image_paths
 from distill.data.images.image_suffixes import image_suffixes
@@ -118,8 +118,7 @@ def _turns(row: Mapping[str, Any]) -> int:
         turns = read_turns(row.get(column), column)
     except RowError:
         return 0
-    asking = [turn for turn in turns if str(turn.get("from", turn.get("role", ""))).lower() in ASKING]
-    return len(turns) if column == "texts" else len(asking)
+    return len(turns) if column == "texts" else sum(speaker_of(turn) in ASKING for turn in turns)
 
 
 def cells_for_names(table: SourceTable) -> list[str]:

@@ -76,35 +76,34 @@ def mapped(pairs: Sequence[Pair]) -> str:
     """A sentence where gold answers are others than the answers, but the same for the same answer, as numbers of
     classes are; else empty.
 
-    For each pair, the other pairs with its answer foretell the gold answer. By chance they do so as often as they
-    foretell the gold answers of other rows.
+    The most frequent gold answer of the other pairs with the same answer is compared with that of the pair. Gold
+    answers of other rows tell how often both agree by chance.
     """
     wrong = _wrong(pairs)[:_MAPPED]
     answers, golds = ([_plain(text) for text in column] for column in _columns(wrong))
     told = _foretold(answers, golds)
-    if not told or len(set(golds)) < _FEWEST_GOLDS:
+    if not any(told) or len(set(golds)) < _FEWEST_GOLDS:
         return ""
-    chance = max(_foretold(answers, golds[shift:] + golds[:shift]) for shift in (1, 2, 3, 5, 7)) / len(wrong)
-    if wilson(told, len(wrong))[0] < chance + BEYOND_CHANCE:
+    chance = max(sum(_foretold(answers, golds[shift:] + golds[:shift])) for shift in (1, 2, 3, 5, 7)) / len(wrong)
+    if wilson(sum(told), len(wrong))[0] < chance + BEYOND_CHANCE:
         return ""
-    one = next(pair for index, pair in enumerate(wrong) if _foretold_at(index, answers, golds))
     return (
-        f"in {share(told, len(wrong))} of the wrong ones the gold answer is another one, but the same for the same "
-        f"answer, such as {_example(one)}: numbers of classes, or another spelling, may stand for the answers"
+        f"in {share(sum(told), len(wrong))} of the wrong ones the gold answer is another one, but the same for the "
+        f"same answer, such as {_example(wrong[told.index(True)])}: numbers of classes, or another spelling, may "
+        "stand for the answers"
     )
 
 
-def _foretold(answers: Sequence[str], golds: Sequence[str]) -> int:
-    return sum(_foretold_at(index, answers, golds) for index in range(len(answers)))
-
-
-def _foretold_at(index: int, answers: Sequence[str], golds: Sequence[str]) -> bool:
-    others = Counter(
-        gold
-        for other, (answer, gold) in enumerate(zip(answers, golds, strict=True))
-        if other != index and answer == answers[index]
-    )
-    return bool(others) and golds[index] != answers[index] and others.most_common(1)[0][0] == golds[index]
+def _foretold(answers: Sequence[str], golds: Sequence[str]) -> list[bool]:
+    """For each pair whether its gold answer is not its answer, and the most frequent one of the others with it."""
+    places: dict[str, list[int]] = {}
+    for place, answer in enumerate(answers):
+        places.setdefault(answer, []).append(place)
+    result = []
+    for place, (answer, gold) in enumerate(zip(answers, golds, strict=True)):
+        others = Counter(golds[other] for other in places[answer] if other != place)
+        result.append(gold != answer and bool(others) and others.most_common(1)[0][0] == gold)
+    return result
 
 
 def _wrong(pairs: Sequence[Pair]) -> list[Pair]:

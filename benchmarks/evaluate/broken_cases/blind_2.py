@@ -8,7 +8,18 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from broken_cases.case import RULE, STAGE, Case, Row, draw, of_all_teachers, often_wrong, result_of, retold
+from broken_cases.case import (
+    MORE_TRAINING,
+    RULE,
+    STAGE,
+    Case,
+    Row,
+    draw,
+    of_all_teachers,
+    often_wrong,
+    result_of,
+    retold,
+)
 from questions import caption, rationale
 from world import Picture, Question
 
@@ -142,24 +153,13 @@ def _sometimes_wrong(sample: Sample, written: Trace) -> Trace:
     return retold(written, written.reasoning, str(int(written.answer) + 1))
 
 
-_SECOND = """
-[[stages]]
-name = "{name}"
-data = "{data}"
-train = ["projector", "language"]
-learning_rate = {rate}
-max_steps = {steps}
-batch_size = 16
-log_every_steps = 2
-"""
-
 CASES: Final[dict[str, Case]] = {
     # --- healthy, but unusual ---
     "healthy_constant_rate": Case(
         set={f"{STAGE}schedule": "constant", f"{STAGE}learning_rate": 5e-4, f"{STAGE}weight_decay": 0.01}
     ),
     "healthy_two_stages": Case(
-        text=_SECOND.format(name="more", data="traces", rate=3e-4, steps=30),
+        text=MORE_TRAINING.format(name="more", data="traces", rate=3e-4, steps=30),
         set={"eval.arms.distilled": "more"},
     ),
     "healthy_few_errors": Case(trace=_sometimes_wrong),
@@ -285,7 +285,7 @@ CASES: Final[dict[str, Case]] = {
             "reason."
         ),
         names=("forgotten",),
-        text=_SECOND.format(name="polish", data="instruct", rate=1e-3, steps=60),
+        text=MORE_TRAINING.format(name="polish", data="instruct", rate=1e-3, steps=60),
         set={"eval.arms.distilled": "polish"},
     ),
     "eval_base_arm": Case(

@@ -183,7 +183,7 @@ def _tower_not_loaded(folder: Path) -> None:
     """The names of the tower's weights did not match on conversion: they have their initial, random values."""
     import torch  # of the train extra, and slow to import
     from safetensors import safe_open
-    from safetensors.torch import save_file
+    from safetensors.torch import load_file, save_file
 
     def initial(name: str, weight: torch.Tensor) -> torch.Tensor:
         if name.endswith("bias"):
@@ -196,7 +196,7 @@ def _tower_not_loaded(folder: Path) -> None:
     for file in student_copy(folder).glob("*.safetensors"):
         with safe_open(file, "pt") as stored:
             metadata = stored.metadata() or {"format": "pt"}
-            weights = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+        weights = load_file(file)
         for name, weight in weights.items():
             if "vision" in name and "projector" not in name and "connector" not in name:
                 weights[name] = initial(name, weight)
