@@ -96,3 +96,24 @@ def test_open_files_of_high_numbers_are_passed_on_and_no_others_are_open() -> No
         assert passed.read() == b"ab"
     listed = 3  # by the listing itself
     assert (status, said, errors) == (0, f"{[0, 1, 2, listed, 257, 300]}\n", "")
+
+
+def test_threads_of_a_fork_can_be_the_first_to_use_torch_together() -> None:
+    code = """
+import threading, torch
+together = threading.Barrier(32)
+failed = []
+def add():
+    together.wait()
+    try:
+        torch.ones(200_000).sum()
+    except RuntimeError as error:
+        failed.append(error)
+threads = [threading.Thread(target=add) for _ in range(32)]
+for each in threads: each.start()
+for each in threads: each.join()
+print(len(failed))
+"""
+    command = [forked.interpreter(), "-c", code]
+    printed = [subprocess.run(command, capture_output=True, text=True, check=False).stdout for _ in range(10)]
+    assert printed == ["0\n"] * 10

@@ -191,18 +191,11 @@ def _answer(call: dict[str, Any], files: list[int], client: socket.socket) -> No
             os.close(file)
         return
     if "program" in call:
-        _renew_threads()
         forked_program.run(call, files, client)
     port = _free_port()
     children = [_fork(call, rank, port) for rank in range(int(str(call["ranks"])))]
     client.sendall(json.dumps(_wait(children)).encode() + b"\n")
     os._exit(0)
-
-
-def _renew_threads() -> None:
-    """Let torch make its pool of threads now: two threads of a fork that find none at once end in an assertion."""
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.set_num_threads(torch.get_num_threads())
 
 
 def _free_port() -> int:
@@ -217,7 +210,7 @@ def _fork(call: dict[str, object], rank: int, port: int) -> int:
         return child
     status = 1
     try:
-        _renew_threads()
+        forked_program.renew_threads()
         _enter(call, rank, port)
         exec(compile(str(call["code"]), "<forked>", "exec"), {"__name__": "__main__"})
         status = 0

@@ -92,9 +92,16 @@ def run(call: dict[str, Any], files: list[int], client: socket.socket) -> NoRetu
     os._exit(0)
 
 
+def renew_threads() -> None:
+    """Let torch make its pool of threads now, after each fork: two threads that find none end in an assertion."""
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(torch.get_num_threads())
+
+
 def _become(call: dict[str, Any], files: list[int]) -> NoReturn:
     """Be the called program: its files, folder, environment, and nothing of this process but what it has loaded."""
     os.setsid()
+    renew_threads()
     _take(files, call["files"])
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN if number in call["ignored"] else signal.SIG_DFL)
