@@ -211,6 +211,11 @@ def exact(text: str) -> str:
     return _pattern.sub(MASK, text)
 
 
+def cut(text: str, characters: int) -> str:
+    """The beginning of a text, without a part of a known value at its end."""
+    return text if len(text) <= characters else exact(text)[:characters]
+
+
 def unfinished(text: str) -> int:
     """How many characters at the end of a text may be the beginning of a known value."""
     longest = max(map(len, _spellings), default=0)

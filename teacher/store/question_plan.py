@@ -162,7 +162,7 @@ def is_current(folder: Path, inputs: Mapping[str, Any]) -> bool:
     """Whether the plan on disk was made from exactly this, and is whole. Unreadable rows are looked at again."""
     try:
         state = orjson.loads((folder / PLAN_STATE).read_bytes())
-        saved, files, _ = state["made_from"], state["files"], state["routed"]
+        saved, files, *_ = (state[key] for key in ("made_from", "files", "routed", "extends"))
     except (FileNotFoundError, orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
         return False
     if saved != {**inputs, "unreadable": 0} or not all((folder / name).is_file() for name in _FILES):

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import orjson
 
+from distill import redact
 from distill.recipe.sections.teachers import Teacher
 from teacher.engines.http.chat_protocol import excerpt, parse_json
 from teacher.engines.http.exchange import CONNECTION, request_failure, retry_after_s
@@ -135,7 +136,7 @@ class BatchApi:
                     wait_s = retry_after_s(response.headers.get("retry-after"))
                     raise request_failure(self._teacher, response.status, payload, wait_s)
                 yield response
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:  # a full disk is no fault of the server
             raise Failure(CONNECTION, f"{path}: {str(error) or type(error).__name__}") from None
 
 
@@ -143,7 +144,7 @@ def _reasons(errors: Any) -> str:
     """Why a batch has failed: errors or texts in a list, or in a table that holds the list."""
     listed = errors.get("data") if isinstance(errors, dict) else errors
     each = listed if isinstance(listed, list) else []
-    return "; ".join(str(one.get("message", one) if isinstance(one, dict) else one) for one in each)[:500]
+    return redact.cut("; ".join(str(one.get("message", one) if isinstance(one, dict) else one) for one in each), 500)
 
 
 def request_line(name: str, body: bytes) -> bytes:
@@ -158,4 +159,4 @@ def line_failure(error: Any) -> Failure | None:
     code = str(error.get("code"))
     if code in _NOT_ANSWERED:
         return None
-    return Failure("server_error", f"{code}: {error.get('message')}"[:300])
+    return Failure("server_error", redact.cut(f"{code}: {error.get('message')}", 300))

@@ -22,6 +22,7 @@ from typing import IO, Any, TypeVar
 
 import orjson
 
+from distill.artifacts.files import storage_errors
 from distill.artifacts.layout import BATCHES
 from distill.errors import TeacherError
 from teacher.engines.circuit_breaker import Breaker
@@ -125,7 +126,8 @@ class BatchEngine(HttpEngine):
                     batch = await self._settle(batch, fresh=False)
                     if batch is None:
                         return await self._start(list(open_requests.values()), done)
-                open_requests = {name: each for name, each in open_requests.items() if name in batch.ids}
+                ids = frozenset(batch.ids)
+                open_requests = {name: each for name, each in open_requests.items() if name in ids}
                 answers = await self._answers(batch, len(open_requests))
             async with self._taking:
                 await self._take(answers, open_requests, failed, done)
@@ -300,7 +302,7 @@ class BatchEngine(HttpEngine):
                 )
                 self._rows.failed(batch.name, failure)
                 return answers
-            with tempfile.TemporaryFile(dir=self._folder) as file:
+            with storage_errors(self._folder), tempfile.TemporaryFile(dir=self._folder) as file:
                 for name in state.files:
                     await self._patiently(partial(self._download, batch, name, file))
                 file.seek(0)

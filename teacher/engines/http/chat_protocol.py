@@ -194,7 +194,7 @@ class ResponseReader:
     def _note(self, name: str, value: Any) -> None:
         if len(self.notes) < _MAX_NOTES:
             shown = repr(value) if isinstance(value, str | int | float | bool) else type(value).__name__
-            self.notes.append(f"{name} = {shown[:40]}")
+            self.notes.append(f"{name} = {redact.cut(shown, 40)}")
 
     def table(self, name: str, value: Any) -> Mapping[str, Any]:
         if isinstance(value, dict):
@@ -221,7 +221,7 @@ class ResponseReader:
         if value is None:
             return ""
         if isinstance(value, str | int) and not isinstance(value, bool):
-            return str(value)[:_WORD_CHARACTERS]
+            return redact.cut(str(value), _WORD_CHARACTERS)
         self._note(name, value)
         return ""
 
@@ -241,7 +241,7 @@ def completion_from_body(body: Any, payload: bytes, latency_s: float, *, logprob
         refusal, _ = message_text(message.get("refusal"))
         entries = (choice.get("logprobs") or {}).get("content") if logprobs else None
         token_ids, token_logprobs = _logprobs(entries) if entries else (None, None)
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError):
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError):
         raise GarbledError("garbled_response", f"not a chat completion: {excerpt(payload)}") from None
     reader = ResponseReader()
     finish_reason, stop_reason = _finish(reader, choice)
@@ -332,6 +332,9 @@ def excerpt(payload: bytes) -> str:
     if isinstance(body, dict):
         inner = body.get("error", body.get("message", body))
         body = inner.get("message", inner) if isinstance(inner, dict) else inner
-    text = body if isinstance(body, str) else payload[:2000].decode(errors="replace") if body is None else str(body)
+    try:
+        text = payload[:2000].decode(errors="replace") if body is None else str(body)
+    except RecursionError:
+        text = payload[:2000].decode(errors="replace")
     text = redact.exact(" ".join(text.split()))  # before it is cut: half a key is still a secret
     return text if len(text) <= 300 else f"{text[:297]}..."

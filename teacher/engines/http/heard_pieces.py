@@ -10,6 +10,8 @@ import orjson
 from distill.live_text import Listener
 from distill.rationale import CLOSE, OPEN
 
+_LINE_BYTES = 1 << 17
+"""A longer line is no piece: it is not kept until it ends."""
 _FIRST_BYTES = 1 << 16
 """So early in an answer in pieces its text begins, if it ever does."""
 
@@ -26,6 +28,8 @@ class HeardPieces:
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the body."""
         *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _LINE_BYTES:
+            self._rest = b""
         for line in lines:
             try:
                 delta = orjson.loads(line.removeprefix(b"data:"))["choices"][0]["delta"]

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from distill import redact
+
 _MAX_HEAD_BYTES = 1 << 16
 _STATUS = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: [^\r\n]*)?\Z")
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
@@ -52,8 +54,7 @@ class ResponseParser:
         """Bytes of a head, or of a line between chunks, whose end has not come."""
         self._status = 0
         self._headers: dict[str, str] = {}
-        self._pieces: list[bytes] = []
-        self._size = 0
+        self._body = bytearray()
         self._length: int | None = None
         """Bytes that the body has; None: up to the end of the connection, or in chunks."""
         self._chunked = False
@@ -84,18 +85,18 @@ class ResponseParser:
         if self._chunked:
             return self._feed_chunks(data)
         self._keep(data)
-        if self._length is None or self._size < self._length:
+        if self._length is None or len(self._body) < self._length:
             return None
-        if self._size > self._length:
+        if len(self._body) > self._length:
             self._reusable = False
-            self._pieces[-1] = data[: len(data) - (self._size - self._length)]
+            del self._body[self._length :]
         return self._response()
 
     def end(self) -> HttpResponse:
         """The response, if the end of the connection ends it. Raises BrokenResponseError."""
         if not self._status or self._chunked or self._length is not None:
             raise BrokenResponseError(
-                "the connection ended before the answer" if not self._size else "half an answer"
+                "the connection ended before the answer" if not self._body else "half an answer"
             )
         self._reusable = False
         return self._response()
@@ -104,7 +105,7 @@ class ResponseParser:
         first, *lines = head.split(b"\r\n")
         status = _STATUS.match(first)
         if status is None:
-            raise BrokenResponseError(f"no HTTP answer: {first[:80]!r}")
+            raise BrokenResponseError(f"no HTTP answer: {_shown(first)}")
         headers: dict[str, str] = {}
         for line in lines:
             key, text = _field(line)
@@ -139,10 +140,9 @@ class ResponseParser:
                 raise OversizedResponseError
 
     def _keep(self, data: bytes) -> None:
-        self._size += len(data)
-        if self._size > self._max_body_bytes:
+        self._body += data
+        if len(self._body) > self._max_body_bytes:
             raise OversizedResponseError
-        self._pieces.append(data)
         if self._on_body is not None and self._status == 200:
             self._on_body(data)
 
@@ -180,7 +180,7 @@ class ResponseParser:
         return None
 
     def _response(self) -> HttpResponse:
-        body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        body = bytes(self._body)
         if coding := self._headers.get("content-encoding", "").lower():
             body = self._unpacked(body, coding)
         return HttpResponse(self._status, self._headers, body, self._reusable)
@@ -200,12 +200,16 @@ class ResponseParser:
         return unpacked
 
 
+def _shown(line: bytes) -> str:
+    return redact.cut(repr(line), 80)
+
+
 @lru_cache(maxsize=1024)  # most headers of a server's answers are the same
 def _field(line: bytes) -> tuple[str, str]:
     """Name and value of a header."""
     name, colon, value = line.partition(b":")
     if not colon or not _NAME.match(name):
-        raise BrokenResponseError(f"no header: {line[:80]!r}")
+        raise BrokenResponseError(f"no header: {_shown(line)}")
     return name.decode().lower(), value.strip(b" \t").decode("latin-1")
 
 

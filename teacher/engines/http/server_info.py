@@ -148,7 +148,7 @@ async def server_info(
     cards = cards if isinstance(cards, list) else []
     name = find_served_name(teacher, model, url, cards, where)
     known = await server_version(headers, url)
-    engine = {"name": "vllm" if known else teacher.backend, "version": str(known or "")[:100]}
+    engine = {"name": "vllm" if known else teacher.backend, "version": redact.cut(str(known or ""), 100)}
     card = next((card for card in cards if isinstance(card, dict) and card.get("id") == name), {})
     max_model_len = ResponseReader().count("max_model_len", card.get("max_model_len"))
     require_room(teacher, url, max_model_len)

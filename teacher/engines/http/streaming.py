@@ -99,7 +99,7 @@ def assemble_body(payload: bytes) -> dict[str, Any]:
                 if index not in choices:
                     choices[index] = _no_choice()
                 _add(piece, choices[index])
-        except (KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError, AttributeError, RecursionError):
             raise GarbledError("garbled_response", f"not a piece of a chat completion: {excerpt(data)}") from None
     if not choices or not all(choice.get("finish_reason") for choice in choices.values()):
         raise GarbledError("garbled_response", "the streamed answer is not complete")

@@ -17,11 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import aiohttp
+import orjson
 
 from distill.errors import RecipeError, TeacherError
 from distill.machine import event_loop
 from distill.types import ImageRef, Sample
+from teacher.engines.http.chat_protocol import excerpt, parse_json
+from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
+from teacher.engines.http.exchange import MAX_ANSWER_BYTES
+from teacher.engines.http.response_parser import HttpResponse
 from teacher.engines.processes.guarded_process import GuardedProcess
 from teacher.engines.processes.ports import ReservedPort, reserve_port
 from teacher.messages.prompts import Prompt, messages
@@ -84,7 +88,8 @@ def serve_gguf(
         [*command, *(str(part) for option in options.items() for part in option)], os.environ, folder / "server.log"
     )
     with event_loop.Runner() as runner:
-        client = _Client(f"http://127.0.0.1:{port.number}", max_new_tokens, picture, image_ids)
+        url = f"http://127.0.0.1:{port.number}"
+        client = _Client(url=url, max_new_tokens=max_new_tokens, picture=picture, image_ids=image_ids)
         try:
             runner.run(_start(process, client, port))
 
@@ -109,78 +114,70 @@ async def _start(process: GuardedProcess, client: "_Client", port: ReservedPort)
     raise process.error(f"llama.cpp's server {problem}", f"its command was {shlex.join(process.command)}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Client:
     """Asks a llama.cpp server of a student one question after the other."""
 
-    def __init__(
-        self, url: str, max_new_tokens: int, picture: Callable[[ImageRef], bytes], image_ids: Sequence[int]
-    ) -> None:
-        self._url = url
-        self._max_new_tokens = max_new_tokens
-        self._picture = picture
-        self._image_ids = list(image_ids)
+    url: str
+    max_new_tokens: int
+    picture: Callable[[ImageRef], bytes]
+    image_ids: Sequence[int]
 
     async def healthy(self) -> bool:
-        with suppress(aiohttp.ClientError, TimeoutError, OSError):
-            async with self._session() as session, session.get(f"{self._url}/health") as response:
-                return response.status == 200
+        with suppress(*CONNECTION_ERRORS):
+            return (await self._fetch("/health")).status == 200
         return False
 
     async def engine(self) -> str:
-        async with self._session() as session:
-            return f"llama.cpp {(await self._properties(session)).get('build_info', '')}".strip()
+        return f"llama.cpp {(await self._call('/props', 'a question about itself')).get('build_info', '')}".strip()
 
     async def ask(self, samples: Sequence[Sample]) -> list[tuple[list[int], list[int]]]:
-        async with self._session() as session:
-            marker = (await self._properties(session)).get("media_marker", _MARKER)
-            return [await self._ask_sample(session, sample, marker) for sample in samples]
+        marker = (await self._call("/props", "a question about itself")).get("media_marker", _MARKER)
+        return [await self._ask_sample(sample, marker) for sample in samples]
 
-    async def _ask_sample(
-        self, session: aiohttp.ClientSession, sample: Sample, marker: str
-    ) -> tuple[list[int], list[int]]:
-        pictures = [base64.b64encode(self._picture(ref)).decode() for ref in sample.images]
+    async def _ask_sample(self, sample: Sample, marker: str) -> tuple[list[int], list[int]]:
+        pictures = [base64.b64encode(self.picture(ref)).decode() for ref in sample.images]
         parts = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}} for data in pictures]
         chat = messages(Prompt(system="", images=sample.images, text=sample.question), parts)
-        prompt = (await self._post(session, "/apply-template", sample, messages=chat))["prompt"]
-        ids: list[int] = []
-        for number, text in enumerate(prompt.split(marker)):
-            body = {"content": text, "add_special": False, "parse_special": True}
-            ids += self._image_ids if number else []
-            ids += (await self._post(session, "/tokenize", sample, **body))["tokens"]
-        content = {"prompt_string": prompt, "multimodal_data": pictures}
-        reply = await self._post(
-            session,
-            "/completion",
-            sample,
-            prompt=content if pictures else prompt,
-            n_predict=self._max_new_tokens,
-            temperature=0.0,
-            top_k=1,
-            repeat_penalty=1.0,
-            cache_prompt=False,
-            return_tokens=True,
-        )
-        # Another number of tokens than these: the server did not see the prompt that is put together here.
-        return ids if reply["tokens_evaluated"] == len(ids) else [], reply["tokens"]
-
-    async def _properties(self, session: aiohttp.ClientSession) -> dict[str, Any]:
         try:
-            async with session.get(f"{self._url}/props") as response:
-                result: dict[str, Any] = await response.json()
-                return result
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise TeacherError(f"llama.cpp's server does not give its properties: {error!r}") from None
+            prompt = (await self._call("/apply-template", sample.id, messages=chat))["prompt"]
+            ids: list[int] = []
+            for number, text in enumerate(prompt.split(marker)):
+                body = {"content": text, "add_special": False, "parse_special": True}
+                ids += self.image_ids if number else []
+                ids += (await self._call("/tokenize", sample.id, **body))["tokens"]
+            reply = await self._call(
+                "/completion",
+                sample.id,
+                prompt={"prompt_string": prompt, "multimodal_data": pictures} if pictures else prompt,
+                n_predict=self.max_new_tokens,
+                temperature=0.0,
+                top_k=1,
+                repeat_penalty=1.0,
+                cache_prompt=False,
+                return_tokens=True,
+            )
+            # Another number of tokens than these: the server did not see the prompt that is put together here.
+            return ids if reply["tokens_evaluated"] == len(ids) else [], reply["tokens"]
+        except KeyError as error:
+            raise TeacherError(
+                f"llama.cpp's server gave no {error} for {sample.id}; take a newer llama.cpp"
+            ) from None
 
-    async def _post(self, session: aiohttp.ClientSession, path: str, sample: Sample, **body: Any) -> dict[str, Any]:
+    async def _fetch(self, path: str, body: bytes = b"") -> HttpResponse:
+        headers = {"content-type": "application/json"}
+        url, limit_s = f"{self.url}{path}", _REQUEST_TIMEOUT_S
+        return await fetch(url, headers, proxy=None, max_bytes=MAX_ANSWER_BYTES, limit_s=limit_s, body=body)
+
+    async def _call(self, path: str, about: str, **body: Any) -> dict[str, Any]:
+        """What the server answers; `about` names the question in errors."""
         try:
-            async with session.post(f"{self._url}{path}", json=body) as response:
-                if response.status == 200:
-                    result: dict[str, Any] = await response.json()
-                    return result
-                problem = f"refused {sample.id}: HTTP {response.status}: {(await response.text())[:500]}"
-        except (aiohttp.ClientError, TimeoutError) as error:
-            problem = f"gave no reply to {sample.id}: {error!r}"
-        raise TeacherError(f"llama.cpp's server {problem}")
-
-    def _session(self) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_REQUEST_TIMEOUT_S))
+            page = await self._fetch(path, orjson.dumps(body) if body else b"")
+        except CONNECTION_ERRORS as error:
+            raise TeacherError(f"llama.cpp's server gave no reply to {about}: {error!r}") from None
+        if page.status != 200:
+            raise TeacherError(f"llama.cpp's server refused {about}: HTTP {page.status}: {excerpt(page.body)}")
+        answer = parse_json(page.body)
+        if not isinstance(answer, dict):
+            raise TeacherError(f"llama.cpp's server gave no reply to {about}, but {excerpt(page.body)!r}")
+        return answer

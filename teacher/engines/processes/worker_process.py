@@ -104,7 +104,7 @@ class WorkerProcess:
     async def ask(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The answer of the process. Raises LostError when it ends before."""
         await self.restart()
-        if self._writer is None:
+        if self._writer is None or not self._listens:
             raise LostError
         self._asked += 1
         name = str(self._asked)
@@ -141,9 +141,13 @@ class WorkerProcess:
             finally:
                 self._unlocked.set()
 
+    @property
+    def _listens(self) -> bool:
+        return self._listening is not None and not self._listening.done()
+
     async def restart(self) -> None:
         """Start the process again if it has ended; requests that were lost share one restart. Raises TeacherError."""
-        if self._listening is not None and not self._listening.done():
+        if self._listens:
             return
         if self._restarting is None or self._restarting.done():
             self._restarting = asyncio.create_task(self._restart())

@@ -8,7 +8,6 @@ export), else the vllm on PATH.
 import asyncio
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,7 +29,7 @@ from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
 from teacher.engines.http.chat_protocol import excerpt, parse_json
 from teacher.engines.http.server_info import server_version
-from teacher.engines.vllm.vllm_options import interpreter, is_script, render
+from teacher.engines.vllm.vllm_options import interpreter, is_script, last_object, render, run_script
 from teacher.engines.vllm.vllm_server import Servers
 from teacher.messages.prompts import Prompt, image_part, messages
 
@@ -166,16 +165,12 @@ def _server_for_machine(server: Server, folder: Path, arguments: dict[str, Any])
 def _probe_server(server: Server) -> dict[str, bool]:
     """What the interpreter behind a server's command can import and use; nothing where none is found."""
     python = interpreter(server)
-    return _probe(python, tuple(sorted(server.environment.items()))) if python else {}
+    return _probe(str(python), tuple(sorted(server.environment.items()))) if python else {}
 
 
 @cache
-def _probe(python: Path, environment: tuple[tuple[str, str], ...]) -> dict[str, bool]:
-    variables = {**os.environ, **dict(environment)}
-    done = subprocess.run([python, "-c", _PROBE], capture_output=True, env=variables, check=False)
-    lines = done.stdout.splitlines()
-    answer: dict[str, bool] = orjson.loads(lines[-1]) if lines and not done.returncode else {}
-    return answer
+def _probe(python: str, environment: tuple[tuple[str, str], ...]) -> dict[str, bool]:
+    return last_object(run_script(python, _PROBE, {**os.environ, **dict(environment)}))
 
 
 async def _engine(url: str) -> str:

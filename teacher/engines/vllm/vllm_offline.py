@@ -177,7 +177,7 @@ class OfflineEngine:
 def _completion(answer: Mapping[str, Any], latency_s: float) -> Completion:
     """The completion in an answer of the process."""
     if error := answer.get("error"):
-        return Completion(error=str(error)[:500], latency_s=latency_s)
+        return Completion(error=redact.cut(str(error), 500), latency_s=latency_s)
     if answer["finish_reason"] in ("abort", "error"):
         return Completion(error=f"server_error: finish_reason {answer['finish_reason']}", latency_s=latency_s)
     likely = answer["likely"]

@@ -25,6 +25,7 @@ from distill.errors import RecipeError
 from distill.local_paths import from_home
 from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.managed_server import Server
+from teacher.engines.http.chat_protocol import parse_json
 
 _SET_BY_RUN = {
     "model": "`model` of the teacher",
@@ -110,24 +111,23 @@ def installed_options(server: Server) -> VllmOptions:
 @cache
 def _read_options(python: str, environment: tuple[tuple[str, str], ...]) -> VllmOptions:
     settings = {**os.environ, **dict(environment)}
-    version = _run_script(python, _FIND_VERSION, settings)
+    version = run_script(python, _FIND_VERSION, settings)
     if not version:
         return VllmOptions()
     key = hashlib.sha256(orjson.dumps([python, version.decode(errors="replace")])).hexdigest()[:16]
     cached = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "cot-distill" / f"vllm-{key}.json"
     with suppress(OSError, orjson.JSONDecodeError, KeyError, TypeError, ValueError):
         return _parse_options(orjson.loads(cached.read_bytes()))
-    lines = _run_script(python, _PROBE.read_text(encoding="utf-8"), settings).splitlines()
-    if not lines:
+    answer = last_object(run_script(python, _PROBE.read_text(encoding="utf-8"), settings))
+    if not answer:
         return VllmOptions()
-    answer = orjson.loads(lines[-1])
     with suppress(OSError):  # without a cache it is asked again the next time
         cached.parent.mkdir(parents=True, exist_ok=True)
         write_json(cached, answer)
     return _parse_options(answer)
 
 
-def _run_script(python: str, script: str, environment: Mapping[str, str]) -> bytes:
+def run_script(python: str, script: str, environment: Mapping[str, str]) -> bytes:
     """What a script prints; nothing where it fails."""
     with suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(
@@ -135,6 +135,12 @@ def _run_script(python: str, script: str, environment: Mapping[str, str]) -> byt
         )
         return b"" if done.returncode else done.stdout
     return b""
+
+
+def last_object(output: bytes) -> dict[str, Any]:
+    """The JSON object in the last line of an output; an empty one where there is none."""
+    answer = parse_json(output.strip().rpartition(b"\n")[2])
+    return answer if isinstance(answer, dict) else {}
 
 
 def _parse_options(answer: Mapping[str, Any]) -> VllmOptions:

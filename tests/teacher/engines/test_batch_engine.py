@@ -1,5 +1,6 @@
 """Teachers that are asked by batch files: kills, restarts and faults cost no trace and no request is paid twice."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -14,9 +15,11 @@ import orjson
 import pytest
 from generate_world import World
 
-from distill.errors import CircuitOpen, TeacherError
+from distill import redact
+from distill.errors import CircuitOpen, StorageError, TeacherError
 from teacher.engines.http import batch_engine
-from teacher.engines.http.batch_records import FolderRecords
+from teacher.engines.http.batch_api import BatchApi, line_failure
+from teacher.engines.http.batch_records import FolderRecords, SubmittedBatch
 from teacher.replay import replay
 
 ROWS = 12
@@ -227,6 +230,49 @@ def test_what_a_failed_batch_has_answered_is_kept(world: World, server: Any) -> 
 
 def failed_in_place_of_expired(batch: dict[str, Any]) -> dict[str, Any]:
     return batch | {"status": batch["status"].replace("expired", "failed")}
+
+
+class CountedId(str):
+    """An id that counts how often it is compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        CountedId.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_which_requests_a_batch_has_is_not_searched_once_for_each_request(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = FolderRecords.begin
+
+    def begin_counted(self: FolderRecords, ids: Any, seen: int) -> tuple[SubmittedBatch, int] | None:
+        return begin(self, [CountedId(each) for each in ids], seen)
+
+    monkeypatch.setattr(FolderRecords, "begin", begin_counted)
+    monkeypatch.setattr(CountedId, "compared", 0)
+    world.generate()
+    assert 0 < CountedId.compared < 6 * 2 * ROWS
+
+
+def test_a_full_disk_is_no_outage_of_the_server(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    class FullDisk:
+        def write(self, data: bytes) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    download = BatchApi.download
+    monkeypatch.setattr(BatchApi, "download", lambda self, file, into: download(self, file, FullDisk()))  # type: ignore[arg-type]
+    with pytest.raises(StorageError, match=r"batches: cannot write.*free"):
+        world.generate()
+
+
+def test_no_part_of_a_secret_is_left_where_an_error_is_cut() -> None:
+    redact.know("not-to-be-seen-by-anyone")
+    for start in range(270, 300):
+        failure = line_failure({"code": "x", "message": "." * start + "not-to-be-seen-by-anyone"})
+        assert failure is not None and "not" not in redact.exact(str(failure))
 
 
 def test_answers_that_the_server_no_longer_has_are_for_the_user_to_pay_again(world: World, server: Any) -> None:

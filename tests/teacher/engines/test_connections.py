@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 import threading
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -106,6 +107,21 @@ def test_more_than_an_answer_may_have_is_refused_before_it_fills_the_memory(data
     for size in (1, len(data)):
         with pytest.raises(OversizedResponseError):
             parsed(data, size)
+
+
+def test_a_body_in_tiny_chunks_takes_no_more_memory_than_it_has_bytes() -> None:
+    size = 1 << 19
+    data = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"2\r\nxy\r\n" * (size // 2) + b"0\r\n\r\n"
+    parser, response = ResponseParser(1 << 20), None
+    tracemalloc.start()
+    try:
+        for start in range(0, len(data), 1 << 16):
+            response = parser.feed(data[start : start + (1 << 16)])
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert response is not None and response.body == b"xy" * (size // 2)
+    assert most < 4 * size
 
 
 def test_bytes_after_an_answer_cost_the_connection_and_not_the_answer() -> None:

@@ -1,5 +1,6 @@
 """Answers in pieces as servers and proxies send them: nothing of one is lost, however its events are written."""
 
+import tracemalloc
 from collections.abc import Callable
 
 import orjson
@@ -7,6 +8,7 @@ import pytest
 import stub_answers
 
 from teacher.engines.http.chat_protocol import GarbledError, completion_from_body, parse_json
+from teacher.engines.http.heard_pieces import HeardPieces
 from teacher.engines.http.streaming import assemble_body, comes_in_pieces
 
 ANSWER = stub_answers.completion("How many?", {"seed": 1}, words=5, field=False)
@@ -102,3 +104,38 @@ def test_a_text_that_a_piece_has_under_two_names_counts_once_and_thoughts_are_no
     body = assemble_body(b"".join(b"data: %b\n\n" % orjson.dumps(event) for event in events))
     message = body["choices"][0]["message"]
     assert (message["reasoning"], message["content"]) == ("one two three", "42")
+
+
+@pytest.mark.parametrize("pieces", [False, True])
+def test_a_message_in_more_levels_than_python_can_follow_is_no_answer(pieces: bool) -> None:
+    levels = 505  # of two each; JSON texts may have 1,024
+    content = b'[{"thinking":' * levels + b'"x"' + b"}]" * levels
+    key = b"delta" if pieces else b"message"
+    payload = b'{"choices":[{"%b":{"content":%b},"finish_reason":"stop"}]}' % (key, content)
+    assert parse_json(payload)
+    with pytest.raises(GarbledError):
+        body = assemble_body(b"data: " + payload + b"\n\n") if pieces else parse_json(payload)
+        completion_from_body(body, payload, 0.0, logprobs=False)
+
+
+def test_an_answer_that_does_not_come_in_pieces_is_not_kept_for_a_listener() -> None:
+    heard: list[str] = []
+
+    class Listener:
+        def begin(self) -> None:
+            pass
+
+        def write(self, text: str) -> None:
+            heard.append(text)
+
+    pieces, part = HeardPieces(Listener()), b"x" * (1 << 16)
+    tracemalloc.start()
+    try:
+        for _ in range(128):
+            pieces.feed(part)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 10 * len(part)
+    pieces.feed(b'\ndata: {"choices": [{"delta": {"content": "Blue"}}]}\n')
+    assert heard == ["Blue"]

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,13 @@ os.write(answers, b'{}\\n')
 os.read(requests, 4096)
 os.write(answers, b'{"id": "1", "te')  # as a process does that is killed
 """
+ENDS_AT_ONCE = "import os, sys; os.write(int(sys.argv[2]), b'{}\\n')"
 HALF_A_START = "import os, sys; os.write(int(sys.argv[2]), b'{\"version\": ')"
 
 
-def worker(folder: Path, program: str = "") -> WorkerProcess:
+def worker(folder: Path, program: str = "", restarts: int = 0) -> WorkerProcess:
     return WorkerProcess(
-        Teacher(name="t", model="m", server=Server(restarts=0)),
+        Teacher(name="t", model="m", server=Server(restarts=restarts)),
         lambda *pipes: [sys.executable, "-c", program, *pipes],
         dict(os.environ),
         folder / "log",
@@ -89,3 +91,25 @@ def test_a_request_that_has_the_process_for_itself_meets_no_other_one(tmp_path: 
 
     asyncio.run(take_turns())
     assert met and not any(met)
+
+
+def test_a_request_after_a_restart_whose_process_has_ended_is_lost_and_not_waited_for(tmp_path: Path) -> None:
+    async def stay_busy() -> None:
+        while True:
+            time.sleep(0.3)
+            await asyncio.sleep(0)
+
+    async def ask() -> None:
+        process = worker(tmp_path, ENDS_AT_ONCE, restarts=9)
+        await process.start()
+        with pytest.raises(LostError):
+            await process.ask({"text": "?"})
+        busy = asyncio.create_task(stay_busy())  # the end of the next process is seen before its start is
+        try:
+            with pytest.raises(LostError):
+                await asyncio.wait_for(process.ask({"text": "?"}), 10)
+        finally:
+            busy.cancel()
+            await process.stop()
+
+    asyncio.run(ask())
