@@ -14,7 +14,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Dtype = Literal["float32", "bfloat16", "float16"]
 
 EFFECTS: Mapping[str, str] = {
-    "traces": "the traces of this teacher are asked again",
+    "traces": "this teacher generates its traces again",
     "engine": "traces of a server that the run starts are refused until the folder of the teacher is moved away",
     "generate": "generate runs again; traces that are still wanted stay",
     "source": "every stage that reads this source runs again",
@@ -23,7 +23,7 @@ EFFECTS: Mapping[str, str] = {
     "card": "card and exports of the dataset are written again",
     "train": "the stages that use this key, and those that start from them, are trained again",
     "eval": "students are evaluated again",
-    "rounds": "the rounds after the first pass are made again, as far as the change reaches them",
+    "rounds": "the rounds after the first pass that depend on the key are made again",
     "ablate": "the results of the ablation are written again; finished arms stay",
 }
 """What a change of a key makes stale, in the order of the pipeline. `traces` includes `generate`, `signals` includes

@@ -54,20 +54,23 @@ class Recipe(Section):
     )
     report_to: tuple[Literal["trackio", "wandb", "tensorboard"], ...] = key(
         (),
-        "Experiment trackers that get the numbers of generate, filter, eval, and stages that name none.",
-        because="it changes only who else gets the numbers",
+        "Experiment trackers that get the numbers of generate, filter, eval, and of stages without a report_to of "
+        "their own.",
+        because="it changes only which trackers get the numbers",
         strict=False,
     )
-    data: Mapping[Name, DataSource] = key({}, "Sources of samples, by name; teachers are asked `questions`.")
+    data: Mapping[Name, DataSource] = key(
+        {}, "Sources of samples, by name; the teachers answer the source `questions`."
+    )
     teachers: tuple[Teacher, ...] = key((), "The models that write traces.", strict=False)
     generate: Generate = key(Generate(), "Settings of the generate stage that belong to no single teacher.")
-    filter: Filter = key(Filter(), "What is measured, what is dropped, what is chosen.")
+    filter: Filter = key(Filter(), "What the filter measures, drops and selects.")
     student: Student | None = key(None, "The model that is trained.")
     stages: tuple[Stage, ...] = key((), "The training stages, in order.", strict=False)
     eval: Eval = key(Eval(), "Held-out evaluation.")
     rounds: Rounds = key(Rounds(), "Rounds in which the student's failures go to the teachers again.")
     ablate: Ablate = key(Ablate(), "Controlled comparisons.")
-    engine: Placement = key(Placement(), "How a run in an object store is worked on.")
+    engine: Placement = key(Placement(), "How machines share a run in an object store.")
     store: StoreSettings = key(StoreSettings(), "The object store of a run whose --run is an address.")
 
     _path: Path = Path("recipe.toml")

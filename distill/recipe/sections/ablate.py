@@ -20,7 +20,7 @@ EQUAL_SECONDS = "_equal_seconds"
 
 
 class CustomArm(Section):
-    """An arm of the user's own: values of the recipe that differ in it."""
+    """An arm of your own: the values of the recipe that it changes."""
 
     about: str = ablate_key("", "What the arm changes, in words, for the table and the report.")
     set: Mapping[str, Any] = ablate_key(
@@ -85,11 +85,16 @@ class Ablate(Section):
         "The stage that arms change and whose student is measured; default: the last stage that learns rationales.",
     )
     equal_steps: bool = ablate_key(
-        True, "Every arm trains that stage for as many steps as the reference does, however many rows it has."
+        True,
+        (
+            "Every arm trains that stage for the same number of steps as the reference, independent of its number of "
+            "rows."
+        ),
     )
     arms: tuple[Name, ...] = ablate_key(
         (),
-        "Ready arms, or own ones by name; default: the arms of all studies, else every ready arm that is possible.",
+        "Names of built-in arms or of your own arms; default: the arms of all studies, else every built-in arm "
+        "that fits the recipe.",
         strict=False,
     )
     own: Mapping[Name, CustomArm] = key({}, "Arms of your own, by name.")

@@ -35,7 +35,7 @@ FormatEntry = Annotated[
 
 
 class Columns(Section):
-    """Which column of a source holds what; a column that is not there leaves its default."""
+    """Names of the columns of a source; if a column does not exist, its default value is used."""
 
     image: str = source_key("image", "Column with the image, or a list of images: paths, bytes, or ranges of files.")
     question: str = source_key("question", "Column with the question.")
@@ -59,10 +59,10 @@ class DataSource(Section):
     split: str = source_key("train", "Split of a dataset of the hub or of a dataset directory.")
     format: FormatEntry = source_key(
         "plain",
-        "Layout of the rows: the dataset whose columns they have, or plain columns; traces: the dataset that a "
-        "filter stage wrote, whose rationales a stage that replays it learns too; returned: the "
-        "questions of a round; or code that reads a row: "
-        '"FILE.py:NAME", or an entry point of a package.',
+        "Layout of the rows. plain: one column for each value. finevision, llava, chartqa, cocoqa, scienceqa: the "
+        "columns of these datasets. traces: a dataset that a filter stage wrote; a stage that replays it also "
+        'learns its rationales. returned: the questions of a round. Code that reads a row: "FILE.py:NAME", or an '
+        "entry point of a package.",
     )
     images_root: Place | None = source_key(
         None,
@@ -70,11 +70,11 @@ class DataSource(Section):
         "folder of the source.",
         compared_by="the bytes of the images, and in generate the folder",
     )
-    columns: Columns = key(Columns(), "Which column of the source holds what.")
+    columns: Columns = key(Columns(), "Names of the columns of the source.")
     earlier_turns: bool = source_key(
         False,
-        "Of rows with several turns: each question comes with the turns before it and their gold answers, as a "
-        "transcript in its text. By default each is asked on its own.",
+        "For rows with several turns: the text of each question contains the turns before it, with their gold "
+        "answers, as a transcript. Default: each question is asked alone.",
         omit_default="source",
     )
     domain: str = source_key("", "Domain of rows whose domain column is absent or empty.")
@@ -88,9 +88,9 @@ class DataSource(Section):
     )
     part: tuple[float, float] = source_key(
         (0.0, 1.0),
-        "Read only the questions whose image falls into this part of all images, by a digest of its bytes; `limit` "
-        "counts these. [0, 0.9] and [0.9, 1] have no image in common: images of one row stay together, with all rows "
-        "that they occur in.",
+        "Read only the questions whose image is in this part of all images (by a digest of its bytes); `limit` "
+        "counts only these questions. [0, 0.9] and [0.9, 1] have no image in common: images of one row stay "
+        "together, with all rows that they occur in.",
         omit_default="source",
         strict=False,
     )
@@ -99,7 +99,7 @@ class DataSource(Section):
     )
     max_pixels: int = source_key(
         MAX_PIXELS,
-        "A row whose image has more pixels is set aside and not read.",
+        "A row whose image has more pixels is left out.",
         ge=1,
         usual=(1_000_000, None),
     )
@@ -118,7 +118,9 @@ class DataSource(Section):
         if not 0 <= low < high <= 1:
             raise ValueError(f"part goes from a number to a larger one, both between 0 and 1, got {[low, high]}")
         if self.format == "traces" and (self.limit is not None or self.part != (0, 1)):
-            raise ValueError('a dataset of traces is learned whole; leave out limit and part of format = "traces"')
+            raise ValueError(
+                'a dataset of traces is always used completely; leave out limit and part with format = "traces"'
+            )
         return self
 
     _name: str = PrivateAttr("NAME")

@@ -26,7 +26,7 @@ MetricEntry = Annotated[str, AfterValidator(from_outside(METRICS, ()))]
 
 
 class AnyStudent(Section):
-    """A student that no stage of the recipe made."""
+    """A student that was not trained by this recipe."""
 
     model: LocalOrHub = eval_key(
         ..., "Directory (checkpoint or export) or hub name; with base_url the name that the server knows it by."
@@ -34,7 +34,7 @@ class AnyStudent(Section):
     revision: str | None = eval_key(None, "Revision (branch, tag or commit) of a hub name; default: the newest.")
     adapter: LocalOrHub | None = eval_key(None, "Directory of a PEFT adapter for `model`.")
     base_url: str | None = eval_key(
-        None, "An OpenAI-compatible server that has it, such as http://127.0.0.1:8000/v1."
+        None, "An OpenAI-compatible server of this model, such as http://127.0.0.1:8000/v1."
     )
     api_key_env: str | None = key(
         None,
@@ -64,7 +64,9 @@ class Eval(Section):
         compared_by="the student of each arm",
     )
     students: Mapping[Name, AnyStudent] = key(
-        {}, "Further arms: students from anywhere.", compared_by="what each student is, wherever it lies"
+        {},
+        "Further arms: students that were not trained by this recipe.",
+        compared_by="what each student is, wherever it lies",
     )
     engine: Literal["embedded", "vllm"] = eval_key(
         "embedded",
@@ -79,24 +81,25 @@ class Eval(Section):
     )
     think: bool = eval_key(
         True,
-        'False: questions end with "/no_think", which students know that stages.no_think has taught.',
+        'False: questions end with "/no_think"; for students that learned this mode with stages.no_think.',
         usual=(True,),
     )
     without_image: bool = eval_key(
         True,
-        "Ask every question that has images once more without them, to measure what the images contribute. Replies "
-        "with images stay.",
+        "Also ask every question with images without its images, to measure what the images contribute. A change "
+        "keeps the replies with images.",
         compared_by="a count of the manifest",
     )
     allow_overlap: bool = key(
         False,
-        "Go on although training data shows images or asks questions of evaluation data.",
-        because="it says whether an overlap with the training data is refused; it is counted either way",
+        "Continue although training data contains images or questions of evaluation data.",
+        because="it only says whether an overlap with the training data is refused; the overlap is always counted",
         usual=(False,),
     )
     metrics: tuple[MetricEntry, ...] = eval_key(
         (),
-        'Metrics of your own: "FILE.py:NAME", or entry points of packages. No student is asked again for them.',
+        'Metrics of your own: "FILE.py:NAME", or entry points of packages. A change scores the stored replies '
+        "again; no student is asked.",
         compared_by="the code of each metric",
         strict=False,
     )

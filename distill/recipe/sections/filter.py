@@ -113,9 +113,9 @@ class ContaminationSignal(Section):
     )
     images: Literal["all", "matching", "bytes"] = signals_key(
         "matching",
-        "Which images are decoded to find those that were saved or resized again. all: every image. matching: "
-        "those whose question has the words of a test question. bytes: none, so that an image is known by its bytes "
-        "only.",
+        "Which images are decoded to find copies that were saved again or resized. all: every image. matching: "
+        "those whose question has the words of a test question. bytes: no image, so images are compared by their "
+        "bytes only.",
     )
 
 
@@ -123,7 +123,7 @@ class SensitiveSignal(Section):
     """Personal data, and words that no trace should hold."""
 
     words: LocalOrHub | None = signals_key(
-        None, "A text file of words and phrases to find, one a line; personal data is searched for in any case."
+        None, "A text file of words and phrases to find, one a line; personal data is always searched for."
     )
 
 
@@ -134,7 +134,7 @@ class StudentSignal(Section):
         None, "Directory or hub name of the untuned student; default: student.model."
     )
     batch_tokens: int = filter_key(
-        16_384, "Tokens of one forward pass, image tokens and padding included: as many as fit into memory.", ge=1
+        16_384, "Tokens of one forward pass, with image tokens and padding; they must fit into memory.", ge=1
     )
     max_length: int = signals_key(
         4096, "Longer traces, image tokens included, are not measured.", ge=1, usual=(256, None)
@@ -144,7 +144,7 @@ class StudentSignal(Section):
         None,
         "Measure at most this number of traces of each teacher: some 200 are enough to rank teachers. Default: all.",
         ge=1,
-        usual=(1, 32),
+        usual=(50, None),
     )
 
 
@@ -167,16 +167,16 @@ class JudgeSignal(Section):
 
 
 class GroundingSignal(Section):
-    """Whether the rationale says what the table behind the chart says."""
+    """Whether the values in the rationale agree with the table of the chart."""
 
     table: str | None = key(
         None,
-        "The key of a sample's meta that holds the table behind its chart; default: the usual keys are tried.",
+        "The key of a sample's meta that holds the table of its chart; default: the usual keys are tried.",
         affects="signals eval",
     )
     relative_tolerance: float = key(
         0.0,
-        "Readings within this relative error of the table are supported: for charts whose values are not printed.",
+        "Values within this relative error of the table count as supported; for charts whose values are not printed.",
         affects="signals eval",
         ge=0,
     )
@@ -195,8 +195,8 @@ class Mix(Section):
     by: str = filter_key(..., "SQL expression over the signals of one trace.")
     shares: dict[str, float] = filter_key(
         ...,
-        "Value, as text, and its share; all other values share what is left of 1. Whole numbers such as 7, 2 and 1 "
-        "are parts of the whole dataset. NULL is written null.",
+        "Value, as text, and its share; all other values together get the rest of 1. Whole numbers such as 7, 2 "
+        "and 1 are parts of the whole dataset. NULL is written null.",
     )
 
     @field_validator("shares")
@@ -235,7 +235,8 @@ class Select(Section):
     )
     mix: tuple[Mix, ...] = key(
         (),
-        "Quotas, all of them met at once; which traces of a kind are left out is random (by `seed`).",
+        "Quotas; the selection meets all of them together. Which traces of a kind are left out is random (by "
+        "`seed`).",
         strict=False,
     )
     limit: int | None = filter_key(
@@ -251,14 +252,14 @@ class Select(Section):
     )
     weight: str = filter_key(
         "1.0",
-        "SQL expression over the signals: the weight of a row in the student's loss. No number counts as 1, a "
-        "negative one as 0.",
+        "SQL expression over the signals: the weight of a row in the student's loss. A value that is not a number "
+        "counts as 1, a negative number as 0.",
         usual=("1.0",),
     )
 
 
 class DatasetCard(LicensedCard):
-    """What the dataset's card states and no measurement can tell."""
+    """Facts for the dataset card that cannot be measured, such as licences."""
 
     license: str = card_key(
         "other",
@@ -294,7 +295,7 @@ DEFAULT_RULES = (
 
 
 class Filter(Section):
-    """What is measured, what is dropped, what is chosen. Rules change without measuring again."""
+    """What the filter measures, drops and selects. If rules change, nothing is measured again."""
 
     signals: tuple[SignalEntry, ...] = signals_key(
         DEFAULT_SIGNALS,
@@ -324,11 +325,11 @@ class Filter(Section):
     )
     exports: tuple[ExportEntry, ...] = card_key(
         (),
-        "Further forms of the dataset, for other trainers, below filter/exports. Your own: "
-        '"FILE.py:NAME", or an entry point of a package.',
+        'Formats for other trainers, written to filter/exports. Your own: "FILE.py:NAME", or an entry point of a '
+        "package.",
         strict=False,
     )
-    card: DatasetCard = key(DatasetCard(), "What the dataset's card states and no measurement can tell.")
+    card: DatasetCard = key(DatasetCard(), "Facts for the dataset card that cannot be measured, such as licences.")
     partition_rows: int = key(
         10_000,
         "Most rows of a partition, the unit of work; a run of few traces has up to 16 partitions of 1,000 rows.",

@@ -8,25 +8,24 @@ OutcomePolicy = Literal["keep", "resample", "raise_cap", "budget", "drop"]
 
 
 class Outcomes(Section):
-    """What follows a trace that ended in some way.
-
-    keep: it stays as it is. resample: asked again with a new seed. raise_cap: asked again with `max_tokens` times
-    `cap_factor`. budget: asked again with a thinking budget of `budget_share` of max_tokens (vLLM only). drop: it
-    stays in the journals, and later stages don't see it. What was asked again is replaced by its last attempt.
+    """What the run does with a trace, by its outcome. keep: keep the trace. resample: ask again with a new seed.
+    raise_cap: ask again with `max_tokens` times `cap_factor`. budget: ask again with a thinking budget of
+    `budget_share` of max_tokens (vLLM only). drop: the trace stays in the journals, but later stages do not see it.
+    If a trace has several attempts, the last one counts.
     """
 
     truncated_thinking: OutcomePolicy = generate_key(
-        "keep", "What follows a trace that reached max_tokens inside the thinking."
+        "keep", "Policy for a trace that reached max_tokens inside the thinking."
     )
     truncated_answer: OutcomePolicy = generate_key(
-        "keep", "What follows a trace that reached max_tokens inside the answer."
+        "keep", "Policy for a trace that reached max_tokens inside the answer."
     )
     empty_answer: OutcomePolicy = generate_key(
-        "resample", "What follows a trace that ended inside the thinking or has no answer."
+        "resample", "Policy for a trace that ended inside the thinking or has no answer."
     )
-    repetition: OutcomePolicy = generate_key("resample", "What follows a trace that repeats itself without end.")
-    refusal: OutcomePolicy = generate_key("keep", "What follows a trace that declines to answer.")
-    malformed: OutcomePolicy = generate_key("resample", "What follows a trace whose thinking tags do not match.")
+    repetition: OutcomePolicy = generate_key("resample", "Policy for a trace that repeats itself without end.")
+    refusal: OutcomePolicy = generate_key("keep", "Policy for a trace that declines to answer.")
+    malformed: OutcomePolicy = generate_key("resample", "Policy for a trace whose thinking tags do not match.")
     attempts: int = generate_key(
         2, "Largest number of attempts at one trace, the first included.", ge=1, le=16, usual=(1, 5)
     )
@@ -49,7 +48,7 @@ class Outcomes(Section):
 class Generate(Section):
     """Settings of the generate stage that belong to no single teacher."""
 
-    outcomes: Outcomes = key(Outcomes(), "What follows a trace that ended badly.")
+    outcomes: Outcomes = key(Outcomes(), "What the run does with traces that are not complete.")
     flush_interval_s: float = key(
         0.2,
         "Longest time in seconds until a finished trace is safe on disk.",
@@ -63,8 +62,8 @@ class Generate(Section):
     )
     patience_s: float = key(
         900.0,
-        "How many seconds to wait for a server or a folder of images that is away for all rows; then the run stops "
-        "(exit code 3).",
-        because="it changes only how long the run waits; requests that waited are asked again",
+        "Longest time in seconds to wait for a server or an image folder that is not available for any row; then "
+        "the run stops (exit code 3).",
+        because="it changes only how long the run waits; requests that waited are sent again",
         ge=0,
     )

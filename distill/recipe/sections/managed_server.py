@@ -14,24 +14,27 @@ class Server(Section):
 
     command: tuple[str, ...] = engine_key(
         ("vllm", "serve"),
-        "Program and first arguments, of any environment; the model, host, port and `arguments` are appended. A path "
-        "counts from the recipe's folder; a Python script (.py) runs in the Python of distill. "
-        "Only options in it that change answers have an effect.",
+        "Program and first arguments, of any environment; the model, host, port and `arguments` are appended. A "
+        "path counts from the recipe's folder; a Python script (.py) runs in the Python of distill. Only options "
+        "that change replies make traces stale.",
         strict=False,
         min_length=1,
     )
     environment: Mapping[str, str] = engine_key(
         {},
-        "Environment variables of the server. Secrets, and variables that say only where it runs, such as "
-        "CUDA_VISIBLE_DEVICES and HF_HOME, have no effect; of the others a digest of the value is noted.",
+        "Environment variables of the server. The run stores a digest of the value of each variable, except for "
+        "secrets and variables that only say where the server runs, such as CUDA_VISIBLE_DEVICES and HF_HOME; "
+        "those make nothing stale.",
     )
     arguments: Mapping[str, Any] = engine_key(
         {},
-        "vLLM's options by name: `max-model-len = 8192`; true gives a bare flag, tables and lists become JSON. Only "
-        "options that change answers, such as quantization, have an effect.",
+        "vLLM's options by name: `max-model-len = 8192`; true gives a bare flag, tables and lists become JSON. "
+        "Only options that change replies, such as quantization, make traces stale.",
     )
     extra: tuple[str, ...] = engine_key(
-        (), "Arguments passed as they are, unchecked. Only options that change answers have an effect.", strict=False
+        (),
+        "Arguments that are passed on without a check. Only options that change replies make traces stale.",
+        strict=False,
     )
     gpus: tuple[str, ...] = key(
         (),
@@ -43,7 +46,7 @@ class Server(Section):
     start_timeout_s: float = key(
         1800.0,
         "Longest time in seconds until a started server answers.",
-        because="it changes only how long is waited",
+        because="it changes only how long the run waits",
         gt=0,
     )
     restarts: int = key(

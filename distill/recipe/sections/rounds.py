@@ -34,8 +34,8 @@ class Rounds(Section):
     )
     questions: Name = rounds_key(
         ASKED,
-        "The source whose questions the student answers; those that it fails go to the teachers. Questions that the "
-        "student has not learned from show more of its failures; default: those of the first pass.",
+        "The source whose questions the student answers; those that it fails go to the teachers. With questions "
+        "that the student has not learned from, it shows more failures. Default: the questions of the first pass.",
     )
     validation: Name | None = rounds_key(
         None,
@@ -46,7 +46,7 @@ class Rounds(Section):
         0.1,
         "Share of the images of `questions` that is split off for validation, with all their questions, where "
         "`validation` names no source and data.questions has no `part`.",
-        because="it sets data.questions.part, which says what follows",
+        because="it only sets data.questions.part, and a change of that key makes results stale",
         gt=0,
         lt=1,
     )
@@ -55,7 +55,8 @@ class Rounds(Section):
     )
     attempts: int = rounds_key(
         1,
-        "Replies of the student to each of them: the first is greedy, the others are drawn at `temperature`.",
+        "Number of replies of the student to each question: the first is greedy, the others are sampled at "
+        "`temperature`.",
         ge=1,
         le=64,
         usual=(1, 16),
@@ -69,8 +70,8 @@ class Rounds(Section):
     )
     returned: int | None = rounds_key(
         None,
-        "Most questions that go back to the teachers in a round: those with the fewest right replies, then by their "
-        "ids; default: all that the student fails.",
+        "Largest number of questions that go back to the teachers in a round; questions with the fewest right "
+        "replies go first, ties by id. Default: all questions that the student fails.",
         ge=1,
     )
     teachers: tuple[Name, ...] = rounds_key((), "The teachers that are asked in a round; default: all.", strict=False)
@@ -103,7 +104,7 @@ class Rounds(Section):
     )
     ageing: float = rounds_key(
         1.0,
-        "Weight of earlier traces for each round that they are older than the last ones; 1: all count the same.",
+        "Factor on the weight of earlier traces for each round of age; 1: all traces have the same weight.",
         gt=0,
         le=1,
     )
@@ -120,8 +121,8 @@ class Rounds(Section):
     )
     max_common_answer_growth: Share = key(
         0.2,
-        "Guard: the rounds end when the commonest answer has a share of the replies that exceeds its share in the "
-        "first pass, and that of the commonest gold answer, by more than this.",
+        "Guard: the rounds end when the share of the most frequent answer is larger, by more than this, than in "
+        "the first pass and than the share of the most frequent gold answer.",
         because="it decides which finished round is the last; their files stay",
     )
 

@@ -1,4 +1,5 @@
-"""The sections `[engine]` and `[store]` of a recipe: how a run in an object store is worked on, and where it lies."""
+"""The sections `[engine]` and `[store]` of a recipe: how machines share a run in an object store, and how they reach
+the store."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -9,7 +10,7 @@ _ONLY_COST = "it is used for estimates only"
 
 
 class Placement(Section):
-    """Where the agents of a run in a store work, how the run is cut, and how often its work is kept."""
+    """Where the agents of a run in a store work, how the run is divided into units, and how often work is saved."""
 
     kind: Literal["local", "slurm", "ray"] = key(
         "local",
@@ -36,44 +37,45 @@ class Placement(Section):
     )
     ray: Mapping[str, float] = key(
         {},
-        "What an agent, or a machine that trains, needs of a Ray cluster: num_cpus (1), num_gpus, memory in bytes, "
-        "or a resource of its own. A machine that trains has a process for each GPU.",
+        "Resources of a Ray cluster that an agent, or a machine that trains, needs: num_cpus (1), num_gpus, memory "
+        "in bytes, or a custom resource. A machine that trains has a process for each GPU.",
         because="agents do the same work everywhere",
     )
     restarts: int = key(
         100,
-        "Lost agents of a Ray cluster that are started again, in all; of a training, starts after a loss.",
+        "How often lost agents on a Ray cluster are started again, in the whole run; for a training, how often it "
+        "starts again after a loss.",
         because="agents do the same work everywhere",
         ge=0,
     )
 
     scratch: str | None = key(
         None,
-        "Folder for temporary files; a folder in the system's temporary folder where it is not set.",
-        because="nothing in it counts",
+        "Folder for temporary files; default: a folder in the system's temporary folder.",
+        because="it holds only temporary files",
     )
     seal_s: float = key(
         30.0,
-        "Seconds of work that a lost machine may have to do again, at most.",
+        "Seconds between two saves of an agent's work; at most this much work is lost with a machine.",
         because="it changes only what is done again after a loss",
         gt=0,
     )
     lease_s: float = key(
         60.0,
-        "Seconds of silence after which other agents take over what an agent works on.",
+        "Seconds without a heartbeat after which other agents take over the work of an agent.",
         because="it changes only what is done again after a loss",
         gt=0,
     )
     retries: int = key(
         5,
-        "How often a unit is tried again at which an agent was lost or failed, before it is set aside.",
+        "How often agents try a unit again after an agent was lost or failed at it; then they set the unit aside.",
         because="a unit that is set aside is not finished",
         ge=0,
     )
     unit_rows: int = key(
         10_000,
-        "Samples of a unit, about. It is fixed when the run begins.",
-        because="every cut into units gives the same traces",
+        "Approximate number of samples of a unit. It is fixed when the run begins.",
+        because="every division into units gives the same traces",
         ge=1,
     )
 
@@ -90,7 +92,7 @@ class StoreSettings(Section):
     """The store of a run whose --run is an address. Credentials come from the environment."""
 
     endpoint: str | None = key(
-        None, "URL of a store that speaks S3 and is not AWS.", because="every store holds the same files"
+        None, "URL of an S3-compatible store that is not AWS.", because="every store holds the same files"
     )
     region: str | None = key(None, "Region of the bucket.", because="every store holds the same files")
     allow_http: bool = key(

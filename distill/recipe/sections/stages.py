@@ -36,7 +36,7 @@ class Lora(Section):
     quantize: Literal["nf4"] | None = train_key(
         None,
         "Hold the language model's adapted weights in 4 bits while the stage trains (QLoRA; the extra qlora). The "
-        "student it leaves has plain weights: the values of the 4 bits plus what was learned.",
+        "saved student has plain weights: the 4-bit values plus the trained adapters.",
     )
 
 
@@ -62,8 +62,8 @@ class Loss(SpanWeights):
     normalise: Literal["tokens", "spans"] = train_key(
         "tokens",
         "tokens: every token has the same weight. spans: every part of a row has the same weight, so that long "
-        "rationales do not outweigh answers; the rationale then keeps a third of the loss or less, which has cost "
-        "accuracy (see train.md, Loss).",
+        "rationales do not outweigh answers; the rationale then has a third of the loss or less, and accuracy fell "
+        "in the case measured (see train.md, Loss).",
     )
     final: SpanWeights | None = key(
         None, "Weights at the last step, reached in equal parts from those at the first step; default: constant."
@@ -90,8 +90,8 @@ class Visual(Section):
 
     teacher: Name | None = train_key(
         None,
-        "The teacher that scores the traces; default: each trace's own. Its backend must be able to score texts "
-        "(embedded, vllm).",
+        "The teacher that scores the traces; default: each trace is scored by the teacher that wrote it. Its "
+        "backend must be able to score texts (embedded, vllm).",
     )
     strength: float = train_key(
         0.5,
@@ -109,7 +109,7 @@ class Preference(Section):
 
     beta: float = train_key(
         0.1,
-        "How strongly the student stays near its start: a smaller value lets it go further.",
+        "How close the student stays to its start: with a smaller value it moves further away.",
         gt=0,
         usual=(0.01, 1),
     )
@@ -143,7 +143,7 @@ class Stage(Section):
     )
     target: Literal["rationale", "answer"] = train_key(
         "rationale",
-        "What the student learns to say: rationale and answer, or the answer alone (rows of a source have no "
+        "What the student learns to write: rationale and answer, or the answer alone (rows of a source have no "
         "rationale).",
     )
     lora: Lora | None = key(None, "Train adapters of the language model; default: its weights.")
@@ -206,7 +206,7 @@ class Stage(Section):
     )
     visual: Visual | None = key(
         None,
-        "Weigh the tokens of traces by how much the image adds to their likelihood; default: all alike.",
+        "Weight the tokens of traces by how much the image adds to their likelihood; default: equal weights.",
         omit_default="train",
     )
     rollouts: Rollouts | None = key(
@@ -243,7 +243,7 @@ class Stage(Section):
     )
     sharding: Literal["none", "fsdp2"] = key(
         "none",
-        "fsdp2: each of several processes holds a share of the language model and of its optimizer's state.",
+        "fsdp2: each process holds a share of the language model and of its optimizer state.",
         because="it changes only where weights are held; sums differ by rounding, and a run may go on with other "
         "processes",
     )

@@ -11,7 +11,7 @@ _CARD = "it changes only the model card of an export, which each export writes a
 
 
 class StudentCard(LicensedCard):
-    """What the model card of an exported student states and no measurement can tell."""
+    """Facts for the model card of an exported student that cannot be measured, such as the licence."""
 
     license: str = key(
         "other",
@@ -56,8 +56,8 @@ class Student(Section):
     dtype: Dtype = key("bfloat16", "Data type of the weights.", affects="train eval")
     attention: Literal["auto", "packed", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"] = key(
         "auto",
-        "How rows that share a line are kept apart. packed: row by row (CPU) or by the varlen kernel of torch (GPU). "
-        "auto: packed on a CPU; on a GPU flash attention where it is installed, else packed, else sdpa.",
+        "How attention separates rows that share a line. packed: row by row (CPU) or by the varlen kernel of torch "
+        "(GPU). auto: packed on a CPU; on a GPU flash attention where it is installed, else packed, else sdpa.",
         affects="train eval",
     )
     trust_remote_code: bool = key(False, "Run the code that comes with the checkpoint.", affects="train eval")
@@ -86,7 +86,7 @@ class Student(Section):
         because="it changes only where image tokens are kept",
         ge=0,
     )
-    card: StudentCard = key(StudentCard(), "What the model card of an export states.")
+    card: StudentCard = key(StudentCard(), "Facts for the model card of an export.")
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:

@@ -22,7 +22,7 @@ author_key = partial(key, affects="signals traces")
 """A key that decides what a teacher writes, also as a judge."""
 OCR_CUES = "ocr"
 """Under this key of a sample's meta is the text that OCR reads in its images."""
-_ONLY_TIME = "it changes only how long is waited; what failed is asked again"
+_ONLY_TIME = "it changes only how long the run waits; failed requests are sent again"
 _ONLY_COST = "it is used for estimates only"
 
 
@@ -44,10 +44,13 @@ class BatchFiles(Section):
         190.0, "Largest size of a file in megabytes, images included.", because="it says how requests are sent", gt=0
     )
     at_once: int = key(
-        4, "Largest number of batches that are worked on at once.", because="it says how requests are sent", ge=1
+        4, "Largest number of batches at the same time.", because="it says how requests are sent", ge=1
     )
     poll_s: float = key(
-        30.0, "Seconds between two looks at a batch.", because="it says how answers are fetched", gt=0
+        30.0,
+        "Seconds between two requests for the state of a batch.",
+        because="it says how answers are fetched",
+        gt=0,
     )
     completion_window: str = key(
         "24h", "The time in which the API is to answer a batch.", because="it changes only how long is waited"
@@ -58,7 +61,7 @@ class BatchFiles(Section):
 class Teacher(Section):
     """A teacher: its model, its samples, its prompt, and how its text is read."""
 
-    name: Name = generate_key(..., "Name of the teacher: the name of its folder, and of its rows everywhere.")
+    name: Name = generate_key(..., "Name of the teacher; its folder and its rows have this name.")
     model: LocalOrHub = author_key(
         ...,
         "Directory or hub name of the model.",
@@ -70,13 +73,13 @@ class Teacher(Section):
     backend: BackendName = key(
         "vllm",
         " ".join(f"{name}: {backend.summary}." for name, backend in BACKENDS.items()),
-        because="the same model asked the same thing is the same attempt over HTTP or in this process; the engine is "
-        "recorded",
+        because="the same request to the same model has the same trace id over HTTP and in this process; the trace "
+        "records the engine",
     )
     base_url: str | Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = key(
         None,
         "One URL, or one for each replica of the same server. Without it the vllm backend starts a server.",
-        because="the address of a server says nothing about its model; it is recorded",
+        because="the address of a server does not identify its model; it is recorded",
     )
     server: Server = key(Server(), "How a server is started for a `vllm` teacher without base_url.")
     api_key_env: str | None = key(
@@ -86,8 +89,8 @@ class Teacher(Section):
     )
     served_model: str | None = key(
         None,
-        "Model name to ask the server for; default: what the server says it serves.",
-        because="it is the server's name for `model`, which with `revision` says what answers; it is recorded",
+        "Name of the model in requests to the server; default: the name that the server reports.",
+        because="it is only the server's name for `model`; it is recorded",
     )
     domains: tuple[str, ...] = generate_key(
         (), "Domains whose samples it answers; empty: every domain.", strict=False
@@ -99,11 +102,13 @@ class Teacher(Section):
         "any", "image: only samples with images. text: only samples without."
     )
     weight: float = generate_key(
-        1.0, "Share of the samples it covers that it answers; 1 or more is all of them.", gt=0, usual=(0.01, 100)
+        1.0, "Share of its samples that the teacher answers; 1 or more: all of them.", gt=0, usual=(0.01, 100)
     )
-    fallback: bool = generate_key(False, "It answers only the samples that no teacher without this mark covers.")
+    fallback: bool = generate_key(
+        False, "true: the teacher answers only samples that no teacher without `fallback` covers."
+    )
     after: Name | None = generate_key(
-        None, "A teacher that answers first. `when` says which of its samples this one answers too."
+        None, "A teacher that answers first; `when` selects which of its samples this teacher answers, too."
     )
     when: Literal["always", "unsure", "failed"] = generate_key(
         "always",
@@ -118,8 +123,8 @@ class Teacher(Section):
     )
     choices: int = key(
         1,
-        "Traces that one request asks for (n of the API), so that a server reads prompt and image once; a divisor of "
-        "samples. Only first attempts are asked together, and only where none of them is there yet.",
+        "Traces that one request asks for (n of the API), so that a server reads prompt and image once; a divisor "
+        "of samples. Only first attempts share a request, and only if none of their traces exists yet.",
         because="each trace is drawn from the same distribution; its record says which choice of its request it is",
         ge=1,
     )
@@ -135,8 +140,8 @@ class Teacher(Section):
     )
     cues: str | None = generate_key(
         None,
-        "What {cues} in the prompt shows of a question: ocr (the text that OCR reads in its images; needs the extra "
-        "ocr), or a key of its meta, such as table or caption.",
+        "The text that replaces {cues} in the prompt: ocr (the text that OCR reads in the images; needs the extra "
+        "ocr), or a key of the sample's meta, such as table or caption.",
         omit_default="generate",
         min_length=1,
     )
@@ -178,8 +183,8 @@ class Teacher(Section):
     )
     omit: tuple[str, ...] = author_key(
         (),
-        'Parameters that no request has, because the server refuses them: ["temperature", "seed"]. Their values are '
-        "then the server's own.",
+        'Parameters that requests leave out, because the server refuses them: ["temperature", "seed"]. The server '
+        "then uses its own values.",
         omit_default="traces generate",
         strict=False,
     )
@@ -204,39 +209,41 @@ class Teacher(Section):
     )
     max_in_flight: int | None = key(
         None,
-        "Largest number of requests at once (HTTP; default: as many as keep the server busy), or of sequences in one "
-        "batch (embedded; default 64).",
+        "Largest number of concurrent requests (HTTP; default: as many as keep the server busy), or of sequences "
+        "in one batch (embedded; default 64).",
         because="it changes only the speed",
         ge=1,
     )
     start_in_flight: int | None = key(
         None,
-        "Requests at once at the start, where the number follows the server (HTTP; default: what an earlier run in "
-        "the same run directory found, or 128 for a server that shows its queue and 32 for others).",
+        "Number of concurrent requests at the start; then the run adapts the number to the server (HTTP; default: "
+        "the number that an earlier run in the same run directory reached, or 128 for a server that shows its "
+        "queue and 32 for others).",
         because="it changes only the speed",
         ge=1,
     )
     timeout_s: float = key(
         600.0,
-        "Longest silence of a server in seconds: no piece of an answer that comes in pieces, or no whole answer.",
+        "Longest time in seconds without data from the server: no next part of a streamed reply, or no complete "
+        "reply.",
         because=_ONLY_TIME,
         gt=0,
     )
     longest_s: float = key(
         3600.0,
-        "Longest time in seconds of one answer, even if its pieces keep coming; at least timeout_s.",
+        "Longest time in seconds of one reply, also if the server still sends; at least timeout_s.",
         because=_ONLY_TIME,
         gt=0,
     )
     max_retries: int = key(
         5,
-        "How often a row that fails is tried again, at least, before the failure counts as the row's own.",
-        because="it changes only how often is tried; what failed is asked again",
+        "Smallest number of retries of a failing row before the row gets the outcome `error`.",
+        because="it changes only the number of retries; failed requests are sent again",
         ge=0,
     )
     allow_other_model: bool = key(
         False,
-        "Keep answers of another model than the one asked for.",
+        "Keep replies of another model than the requested one.",
         because="each trace names the model that wrote it",
     )
     batch: BatchFiles = key(BatchFiles(), "How the backend `batch` sends requests.")
@@ -249,7 +256,7 @@ class Teacher(Section):
     trust_remote_code: bool = key(
         False,
         "Run the code that comes with the checkpoint.",
-        because="it says whether a model may be loaded at all; its code is part of the checkpoint",
+        because="it only allows or forbids to load the model; the code is part of the checkpoint",
     )
 
     _folder: Path = PrivateAttr(Path())

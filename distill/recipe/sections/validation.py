@@ -10,9 +10,8 @@ Rows = Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)]
 
 
 class Validation(Section):
-    """Quality of a student while a stage trains it: greedy answers to a few questions, loss of rows kept out.
-
-    Without `patience` and `keep = "best"` only `hold_out` changes what is learned.
+    """Measurements of a student while a stage trains it: greedy answers to a few questions, and the loss of held-out
+    rows. Without `patience` and `keep = "best"` only `hold_out` changes what is learned.
     """
 
     every_steps: int = train_key(
@@ -42,7 +41,7 @@ class Validation(Section):
         usual=(2, 50),
     )
     keep: Literal["best", "last"] = train_key(
-        "last", "Which weights the stage leaves: those of the best measurement, or of its last step."
+        "last", "Which weights the stage saves: those of the best measurement, or those of its last step."
     )
     gallery: int = key(
         24,

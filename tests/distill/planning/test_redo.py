@@ -272,7 +272,7 @@ def test_a_stage_that_is_finished_before_the_changed_one_stays(recipe: Path, run
 
 def test_a_key_without_effect_says_why(recipe: Path, run: Path) -> None:
     text = redo_text(load(recipe), changed(recipe, teachers__small__timeout_s="5.0"), run)
-    assert "nothing: it changes only how long is waited" in text
+    assert "nothing: it changes only how long the run waits" in text
     assert set(stages(text).values()) == {"stays"}
 
 

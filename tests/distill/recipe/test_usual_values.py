@@ -1,13 +1,18 @@
 """Usual ranges: what is shipped is inside, what is far out is named first."""
 
 import math
+import re
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from distill.recipe import loading
+from distill.recipe.effects import recipe_keys
 from distill.recipe.recipe import Recipe
-from distill.recipe.usual_values import UnusualValue, unusual_values, usual_text
+from distill.recipe.usual_values import UnusualValue, is_range, unusual_values, usual_text
 from distill.reports.unusual_settings import findings_of
 
 PARTS = ("data", "teachers", "generate", "filter", "student", "stages", "eval", "rounds")
@@ -41,6 +46,41 @@ def recipe(folder: Path, **values: str) -> Recipe:
 @pytest.mark.parametrize("name", loading.shipped())
 def test_every_shipped_recipe_is_inside_of_the_usual_ranges(name: str) -> None:
     assert unusual_values(loading.load(name), *PARTS) == []
+
+
+def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The values of a TOML document by their keys; items of a list have the keys of the list."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from leaves(item, (*path, name))
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for item in value:
+            yield from leaves(item, path)
+    else:
+        yield path, value
+
+
+def documented_values() -> list[tuple[str, tuple[str, ...], Any]]:
+    """The values of the examples in the documents that begin with a section of a recipe."""
+    pages = [page for page in Path("docs").glob("*.md") if page.name != "log.md"]
+    blocks = [
+        (page.name, block)
+        for page in pages
+        for block in re.findall(r"```(?:toml)?\n(\[.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+        if re.match(r"\[+[a-z.]+\]", block)
+    ]
+    return [(name, *leaf) for name, block in blocks for leaf in leaves(tomllib.loads(block))]
+
+
+def test_examples_of_the_documents_are_inside_of_the_usual_ranges() -> None:
+    usual = {tuple(part for part in key.path.split(".") if part != "*"): key.usual for key in recipe_keys(Recipe)}
+    checked = [
+        UnusualValue(path=f"{page}: {'.'.join(path)}", name="", value=value, usual=usual[path], about="")
+        for page, path, value in documented_values()
+        if is_range(usual.get(path, ()))
+    ]
+    assert len(checked) > 20
+    assert [each.path for each in checked if each.times > 1] == []
 
 
 def test_defaults_are_inside_of_the_usual_ranges(tmp_path: Path) -> None:
