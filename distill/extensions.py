@@ -244,8 +244,8 @@ def _module(path: Path, source: bytes, where: str) -> ModuleType:
         return sys.modules[name]
     if beside := _imported_beside(path, source):
         raise RecipeError(
-            f"{where}: {path} imports {beside} from its folder, and a change there would be seen by no result; move "
-            "what it needs into the file, or install it as a package"
+            f"{where}: {path} imports {beside} from its folder, but the fingerprint of results does not cover that "
+            "file; move what it needs into this file, or install it as a package"
         )
     module = ModuleType(name)
     module.__file__ = str(path)

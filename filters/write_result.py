@@ -201,7 +201,7 @@ def _nothing_kept(counted_funnel: Funnel, recipe: Recipe, folder: Path) -> str:
     lines = [f"  {name}: {count:,} ({rules.get(name, 'images')})" for name, count in counted_funnel.rules.items()]
     asked_count = counted_funnel.total["asked"]
     if not asked_count:
-        return f"{folder}: there are no traces to filter; run `distill generate`, or look at its questions"
+        return f"{folder}: there are no traces to filter; run `distill generate`, or check its questions"
     return (
         f"{folder}: no trace of {asked_count:,} is kept ({counted_funnel.total['complete']:,} complete, "
         f"{counted_funnel.total['correct']:,} correct). Dropped by:\n" + "\n".join(lines) + "\n"

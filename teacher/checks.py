@@ -66,7 +66,7 @@ def require_placeholders(prompt: str, known: tuple[str, ...], where: str) -> Non
     for word in re.findall(r"{(\w+)}", prompt):
         near = difflib.get_close_matches(word, known, n=1, cutoff=0.75)
         if near and word not in known:
-            raise RecipeError(f"{where}: {{{word}}} means nothing; did you mean {{{near[0]}}}?")
+            raise RecipeError(f"{where}: {{{word}}} is unknown; did you mean {{{near[0]}}}?")
 
 
 def unknown_braces(prompt: str, known: tuple[str, ...]) -> list[str]:

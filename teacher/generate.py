@@ -33,8 +33,8 @@ _SHORTEST_CHECK_S = 0.2
 _IMAGE_CHECK_S = (0.5, 15.0)
 """Between two looks at a folder of images that is away: at first, and later."""
 REMEDY = (
-    "run again with --fresh to plan again (traces that are the same by content are kept and not asked again), "
-    "or choose another --run"
+    "run again with --fresh to plan again (traces with the same id are kept and not asked again), or choose "
+    "another --run"
 )
 
 
@@ -104,7 +104,7 @@ def _wait_for_images(
         shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3:,} more folders" if len(missing) > 3 else "")
         images.failed(
             "images",
-            Failure("image", f"{shown} cannot be read; if they are gone for good, take their rows out of the source"),
+            Failure("image", f"{shown} cannot be read; if they were deleted, remove their rows from the source"),
         )
         images.wait(recipe.generate.patience_s, say, idle=True)
         time.sleep(min(images.pause_s(*_IMAGE_CHECK_S), max(_SHORTEST_CHECK_S, recipe.generate.patience_s / 4)))

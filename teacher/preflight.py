@@ -166,18 +166,20 @@ def _teacher_table(recipe: Recipe, usages: Mapping[str, TeacherUsage]) -> str:
             )
         )
         if not estimate.measured:
-            notes.append(f"{name}: no traces to go by: this is the most it may take; --probe 32 asks some first")
+            notes.append(
+                f"{name}: there are no traces yet, so this is the maximum; --probe 32 first asks 32 questions"
+            )
         elif usage.left:
             notes.append(
-                f"{name}: by {usage.done:,} questions that are done"
+                f"{name}: by {usage.done:,} finished questions"
                 + (f", at {usage.journals.tokens_per_s:,.0f} tokens/s" if usage.journals.tokens_per_s else "")
             )
         if teacher.after and not estimate.measured:
-            notes.append(f"{name}: how much it gets depends on the traces of {teacher.after}")
+            notes.append(f"{name}: its number of questions depends on the traces of {teacher.after}")
     counted = ("questions", "traces at most", "there", "prompt tokens", "output tokens")
     head = ("teacher", *counted, "disk", "time", "cost")
     if any(estimate.measured for estimate in forecasts.values()):
-        notes.append("tokens, disk, time and cost are those still to come, with 95 % intervals")
+        notes.append("tokens, disk, time and cost are those of the remaining work, with 95 % intervals")
     time = total_time(recipe, forecasts)
     if time and len(recipe.teachers) > 1:
         notes.append(f"all teachers: {_format_time(time)}")

@@ -52,7 +52,7 @@ def write(
     claims = [{**claim, "study": study} for study in studies for claim in study["claims"]]
     facts = {
         "kicker": "distill ablate",
-        "title": f"{results['recipe']}: what made the difference",
+        "title": f"{results['recipe']}: effects of single changes",
         "lead": f"The same recipe, trained again with one thing changed. Every student answered the same "
         f"{results['n']:,} held-out questions. Arms change the stage “{results['stage']}”.",
         "footer": [
@@ -60,8 +60,9 @@ def write(
             "Intervals hold at 95 % over questions and seeds; effects are paired by question and seed. Undecided "
             "answers count as not correct. A claim holds if its difference is above zero, and does not hold if it "
             "is below, with a p-value under 0.05 after Holm's correction for the number of claims; else it is "
-            "undecided. Intervals are not corrected: one in twenty misses by chance.",
-            "Distillation does not correct what teachers see or reason wrongly, inherits their biases and creates no "
+            "undecided. Intervals are not corrected for the number of claims: about one in twenty does not contain "
+            "the true value.",
+            "Distillation does not correct errors of the teachers. The student inherits their biases and gains no "
             "new perception.",
         ],
         "other_pages": html.other_pages(path, path.parent.parent),

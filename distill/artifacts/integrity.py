@@ -54,7 +54,7 @@ def require_finished(run: Path, stage: str, *, next_step: str) -> Manifest:
     file that is gone would be read as if its rows had never been.
     """
     manifest = require(run, stage, next_step=next_step)
-    require_whole(run / stage, manifest, remedy=f"`distill repair {as_argument(run)}` says what that costs")
+    require_whole(run / stage, manifest, remedy=f"`distill repair {as_argument(run)}` shows how much work is lost")
     return manifest
 
 

@@ -101,7 +101,9 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     if len(lines) <= _MOST_DIFFERENCES:
         return "\n".join(lines)
     rest = len(lines) - _MOST_DIFFERENCES
-    last = f"  and {rest} more fields: of another recipe or version? `distill plan RECIPE --diff RUN` tells"
+    last = (
+        f"  and {rest} more fields; the run may have another recipe or version: see `distill plan RECIPE --diff RUN`"
+    )
     return "\n".join([*lines[:_MOST_DIFFERENCES], last])
 
 

@@ -25,7 +25,7 @@ def check_arms(context: CheckContext) -> Iterator[CheckResult]:
     if not recipe.evaluates:
         if recipe.stages:
             mend = f"add [data.{recipe.eval.data}] with right answers"
-            yield warning("eval.data", "no source to evaluate with, so nothing is evaluated", mend)
+            yield warning("eval.data", "there is no evaluation source, so nothing is evaluated", mend)
         return
     if recipe.stages or recipe.eval.arms or recipe.eval.students:
         arms = students.arms_of(recipe)
@@ -114,7 +114,7 @@ def check_vllm(context: CheckContext) -> Iterator[CheckResult]:
         return
     try:
         export_server.find_server(recipe, probe=False)
-        yield fine("eval.engine", "there is a program to serve students with")
+        yield fine("eval.engine", "a program that can serve students is installed")
     except DistillError as error:
         yield problem("eval.engine", str(error), 'set eval.engine = "embedded", or install vLLM')
     if packages.missing(*packages.TRAIN) or not recipe.stages or not context.student_is_here:

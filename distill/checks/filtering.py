@@ -126,7 +126,8 @@ def check_judge(context: CheckContext) -> Iterator[CheckResult]:
     if unknown:
         yield problem(
             key,
-            f"{unknown[0]} means nothing to a judge, who is shown {{question}}, {{gold}} and {{prediction}}",
+            f"{unknown[0]} is not a placeholder of the judge's prompt; known: {{question}}, {{gold}} and "
+            "{prediction}",
             f"correct {key}",
         )
 
@@ -162,7 +163,7 @@ def check_mix(context: CheckContext) -> Iterator[CheckResult]:
         if present and lacking:
             yield problem(
                 "filter.select.mix",
-                f"by = {mix.by!r} gives a share to {', '.join(lacking)}, of which there will be no trace (there: "
+                f"by = {mix.by!r} gives a share to {', '.join(lacking)}, but no trace will have this value (values: "
                 f"{', '.join(sorted(present))})",
                 "correct the names in filter.select.mix",
             )

@@ -101,7 +101,7 @@ def check_shared_tokens(context: CheckContext) -> Iterator[CheckResult]:
         section = "distill" if stages[0].rollouts is None else "rollouts"
         key = f"stages.{stages[0].name}.{section}"
         if not folder.is_dir():
-            yield not_checked(key, f"{teacher.model} is not here, so its tokens are not known")
+            yield not_checked(key, f"{teacher.model} is not on this machine, so its tokenizer is not known")
             continue
         teacher_vocabulary = AutoTokenizer.from_pretrained(folder).get_vocab()
         shared = sum(mine.get(token) == number for token, number in teacher_vocabulary.items())
@@ -110,5 +110,5 @@ def check_shared_tokens(context: CheckContext) -> Iterator[CheckResult]:
                 key,
                 f"teacher '{teacher.name}' has other tokens than the student: {shared:,} of "
                 f"{len(teacher_vocabulary):,} are the same",
-                f"take a teacher and a student of one family, or train without [stages.{section}]",
+                f"use a teacher and a student of one model family, or train without [stages.{section}]",
             )

@@ -73,17 +73,17 @@ def check_earlier_work(context: CheckContext) -> Iterator[CheckResult]:
         return
     try:
         fields = question_plan.result_settings(recipe, question_plan.check_teachers(recipe))
-        finished(run / "generate", fields, remedy="the stage would have to begin again")
+        finished(run / "generate", fields, remedy="the stage would have to start again")
         require_same_policy(recipe, run)
         if (run / "filter" / MANIFEST).is_file() and recipe.student is not None:
             for stage, settings in stage_fields(recipe, run).items():
-                finished(run / "train" / stage, settings, remedy="the stage would have to begin again")
+                finished(run / "train" / stage, settings, remedy="the stage would have to start again")
     except DistillError as error:
         yield problem(
             "--run", str(error), "undo the change, choose another --run, or give --redo-stale to `distill run`"
         )
         return
-    yield fine("--run", "what generate, filter and train finished there was made by these settings")
+    yield fine("--run", "the finished stages in this run directory were made with these settings")
 
 
 def check_limits(context: CheckContext) -> Iterator[CheckResult]:

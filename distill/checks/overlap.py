@@ -39,5 +39,5 @@ def check_leakage(context: CheckContext) -> Iterator[CheckResult]:
 def _refused(recipe: Recipe, key: str, message: str) -> CheckResult:
     mend = "split by image (`distill split SOURCE --test 0.1 --out DIR`), or remove these rows"
     if recipe.eval.allow_overlap:
-        return warning(key, f"{message}; eval.allow_overlap lets it pass", mend)
+        return warning(key, f"{message}; eval.allow_overlap = true allows it", mend)
     return problem(key, message, f"{mend}; eval.allow_overlap = true goes on with them")

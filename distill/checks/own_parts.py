@@ -211,7 +211,7 @@ def _tried(
                 different += repr(call(row)) != repr(call(row))
         except OutOfTime:
             context.slow_parts.add(name)
-            mend = "make it faster, or expect this for each row"
+            mend = "make it faster; otherwise each row can take this time"
             yield warning(key, f"{name!r} takes more than {_LONGEST / 2:g} s for one of the {what}", mend)
             return
         except FAILURES as error:

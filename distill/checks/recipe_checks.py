@@ -159,6 +159,6 @@ def _results(key: str, check: RecipeCheck, context: CheckContext) -> list[CheckR
         results.append(problem(key, str(plain or error), packages.install_line(error.name or "")))
     # A damaged file may break one check; the other checks still run. A stage would fail at this file too.
     except Exception as error:
-        message = f"looking at it failed with {type(error).__name__}: {error}"
-        results.append(problem(key, message, f"look at {key}; the run would most likely fail in the same way"))
+        message = f"the check failed with {type(error).__name__}: {error}"
+        results.append(problem(key, message, f"check {key}; the run would probably fail in the same way"))
     return results

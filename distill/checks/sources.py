@@ -82,8 +82,8 @@ def _bad_rows(survey: Survey, key: str) -> Iterator[CheckResult]:
     if survey.asked_again > _MANY_REPEATED * survey.samples:
         yield warning(
             key,
-            f"{survey.asked_again:,} of {survey.extent} repeat an earlier one about the same images, but for case, "
-            "layout or closing punctuation",
+            f"{survey.asked_again:,} of {survey.extent} repeat an earlier one about the same images; they differ "
+            "only in case, layout or final punctuation",
             'remove these rows; with "question" in filter.signals, the filter drops their traces',
         )
     if not survey.bad:
@@ -94,7 +94,7 @@ def _bad_rows(survey: Survey, key: str) -> Iterator[CheckResult]:
         key,
         f"{survey.bad:,} {survey.of_rows(survey.samples + survey.bad)} cannot be used ({counts}); the first: row "
         f"{first.row}: {first.detail}",
-        "mend or remove these rows; they are left out and counted",
+        "correct or remove these rows; the run leaves them out and counts them",
     )
 
 

@@ -44,7 +44,7 @@ def check_sections(context: CheckContext) -> Iterator[CheckResult]:
             yield warning(
                 f"stages.{stage.name}.learning_rate",
                 f"{stage.learning_rate:g}: weights diverge at such a rate; common ones are 1e-5 to 3e-3",
-                "look whether its exponent is missing",
+                "check whether its exponent is missing",
             )
     yield from _untrained_projector(recipe)
 
@@ -171,7 +171,7 @@ def check_stage_needs(context: CheckContext) -> Iterator[CheckResult]:
         for error in problems:
             yield problem(f"stages.{stage.name}", str(error), f"change stages.{stage.name}, or install what it needs")
         if not problems:
-            yield fine(f"stages.{stage.name}", "kernels, attention, adapters and trackers are there")
+            yield fine(f"stages.{stage.name}", "kernels, attention, adapters and trackers are available")
 
 
 def check_plans(context: CheckContext) -> Iterator[CheckResult]:
@@ -184,7 +184,9 @@ def check_plans(context: CheckContext) -> Iterator[CheckResult]:
         return
     gpu = context.gpu
     if gpu is None:
-        yield not_checked("memory", "no GPU here; `--gpu NAME` holds the stages against one", "name one with --gpu")
+        yield not_checked(
+            "memory", "no GPU in this machine; `--gpu NAME` checks the stages for a GPU", "name one with --gpu"
+        )
     for stage in context.recipe.stages:
         key = f"stages.{stage.name}"
         if context.seconds_left <= 0:
@@ -222,7 +224,7 @@ def _planned(key: str, planned: StagePlan, gpu: hardware.Gpu) -> Iterator[CheckR
             else "use LoRA, or nf4"
         )
         message = f"does not fit {gpu.name} ({gpu.memory_gib:.1f} GiB), with gradient checkpointing either"
-        yield problem(f"{key}.micro_batch_tokens", message, f"{mend}, or take a card with more memory")
+        yield problem(f"{key}.micro_batch_tokens", message, f"{mend}, or use a GPU with more memory")
     else:
         time = stage_time(planned, gpu, gpu_fit)
         hours = "" if time is None else f", {time.hours[0]:.1f} to {time.hours[1]:.1f} h on {gpu.name}"

@@ -82,7 +82,7 @@ class Survey:
         if copies := self.reasons["duplicate_row"]:
             parts.append(f"{counted(copies, 'further row')} the same as another")
         if not self.decoded:
-            parts.append("some of the images decoded, the others only looked for")
+            parts.append("some images decoded; for the others only the existence of the file was checked")
         return ", ".join(parts)
 
     def count(self, sample: Sample) -> None:

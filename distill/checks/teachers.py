@@ -189,12 +189,12 @@ def server_state(key: str, url: str, ask: Callable[[], None]) -> CheckResult:
         socket.create_connection((parts.hostname or "", port), _CONNECT_S).close()
     except OSError as error:
         return warning(
-            key, f"nothing answers at {url} now ({error})", f"have the server up before the run, or correct {key}"
+            key, f"nothing answers at {url} now ({error})", f"start the server before the run, or correct {key}"
         )
     try:
         ask()
     except TimeoutError:
-        return warning(key, f"{url} takes connections and does not answer", "wait until the server is up")
+        return warning(key, f"{url} accepts connections but does not answer", "wait until the server is up")
     except DistillError as error:
         return problem(key, str(error), f"correct {key}, or start the right server")
     return fine(key, f"{url} answers and serves the model")
@@ -233,7 +233,7 @@ async def _asked(recipe: Recipe, teacher: Teacher, url: str, results: list[Check
             results += await _takes_images(client, teacher, url)
         elif pictured:
             results.append(
-                not_checked(f"{_key(teacher)}.model", "whether it takes images: that request would be paid")
+                not_checked(f"{_key(teacher)}.model", "whether it accepts images: this request would cost money")
             )
 
 

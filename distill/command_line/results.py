@@ -73,7 +73,7 @@ def repair(
         bool, typer.Option("--apply", help="Move damaged files aside; the next run makes them again.")
     ] = False,
 ) -> None:
-    """List damaged files of a run and what they cost. --apply moves them aside."""
+    """List damaged files of a run and the work that is lost. --apply moves them aside."""
     from distill.commands.repair import repair_run
 
     with run_log.recording(run, "repair") if apply else nullcontext():

@@ -76,7 +76,7 @@ class ModelReply:
         """Rationale and answer, without think tags."""
         parts = split(self.text, self.style)
         rationale = [parts.rationale, ""] if parts.rationale else []
-        end = ["(cut off: the longest reply that the recipe allows)"] if self.truncated else []
+        end = ["(cut off: the reply reached the token limit of the recipe)"] if self.truncated else []
         return "\n".join([*rationale, parts.answer.strip(), *end])
 
 
@@ -214,7 +214,7 @@ def _teacher(recipe: Recipe, teacher: Teacher, sample: Sample) -> ModelReply:
     from teacher.messages.prompts import prompt
 
     if teacher.managed:
-        why = "its server is started by runs alone; start it yourself and name it by teachers.NAME.base_url"
+        why = "only a run starts its server; start the server yourself and set teachers.NAME.base_url"
         return ModelReply(name=teacher.name, model=teacher.model, not_asked=why)
     sent = recipe.model_copy(update={"teachers": (teacher.model_copy(update={"images": "base64"}),)})
     sent = sent.model_copy(update={"generate": recipe.generate.model_copy(update={"patience_s": 0.0})})

@@ -165,7 +165,7 @@ def _find_row(tables: _Tables, paths: Sequence[Path], trace_id: str, run: Path) 
             listed = ", ".join(row["id"] for row in rows[:_SHOWN])
             raise DataError(f"{prefix!r} is a sample in {run}; its traces are {listed}")
     near = ", ".join(_nearest_ids(tables, paths[-1], prefix))
-    raise DataError(f"no trace {prefix!r} in {run}; the nearest ids are {near or 'none: there is no trace at all'}")
+    raise DataError(f"no trace {prefix!r} in {run}; the nearest ids are {near or 'none: the run has no traces'}")
 
 
 def _range(prefix: str) -> tuple[str, str]:

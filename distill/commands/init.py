@@ -331,7 +331,7 @@ def _models(settings: FirstSettings) -> tuple[dict[str, Any], dict[str, str], li
     card, why = first_models.chosen_card(settings.gpu, settings.memory_gib)
     teacher, teacher_fits = first_models.teacher_for(card)
     student, student_fits = first_models.student_for(card)
-    lines = [f"card: {card.name}, {card.memory_gib:.1f} GiB ({why})"]
+    lines = [f"GPU: {card.name}, {card.memory_gib:.1f} GiB ({why})"]
     values: dict[str, Any] = {"teachers.model": teacher.name, "student.model": settings.student or student.name}
     comments: dict[str, str] = {}
     url, _, model = (settings.teacher or "").partition("#")
@@ -351,10 +351,10 @@ def _models(settings: FirstSettings) -> tuple[dict[str, Any], dict[str, str], li
             f"teacher: {teacher.name}, {teacher.needs_gib:.1f} GiB of weights, on a vLLM that the run starts"
         )
     else:
-        comments["teachers.model"] = "the smallest of its family; it needs more memory than the card has"
+        comments["teachers.model"] = "the smallest of its family; it needs more memory than the GPU has"
         lines.append(
-            f"teacher: warning: the smallest, {teacher.name}, needs more memory than the card has; "
-            "--teacher URL#MODEL takes one that a server has"
+            f"teacher: warning: the smallest, {teacher.name}, needs more memory than the GPU has; --teacher "
+            "URL#MODEL uses a model on a server"
         )
     if settings.student is not None:
         here = from_home(settings.student)
@@ -362,7 +362,7 @@ def _models(settings: FirstSettings) -> tuple[dict[str, Any], dict[str, str], li
         values["student.model"] = str(here.resolve()) if here.is_dir() else settings.student
         lines.append(f"student: {settings.student}, as --student names it; `distill plan` says whether it fits")
     else:
-        fits = "" if student_fits else "warning: more than the card has; "
+        fits = "" if student_fits else "warning: more than the GPU has; "
         lines.append(f"student: {student.name}, {fits}{student.needs_gib:.1f} GiB to train adapters of rank 32")
     if settings.teacher is not None:
         comments["teachers.model"] = "as --teacher names it"

@@ -170,7 +170,7 @@ def lost_files(run: Path, stage: str) -> str:
     manifest = Manifest.read(run / stage)
     faults = changed(run / stage, manifest.outputs.items()) if manifest is not None else {}
     return "\n".join(
-        f"warning: {stage}/{name}: {fault}; `distill repair {as_argument(run)}` says what that costs"
+        f"warning: {stage}/{name}: {fault}; `distill repair {as_argument(run)}` shows how much work is lost"
         for name, fault in faults.items()
     )
 

@@ -142,7 +142,7 @@ def _related(answer: str, gold: str) -> set[_Relation]:
         return found
     plain, gold = answer.strip().casefold(), gold.strip().casefold()
     if plain == gold:
-        return {_Relation(text="the answer is the very text of the gold answer")}
+        return {_Relation(text="the answer has exactly the text of the gold answer")}
     if _contains(gold, plain):
         return {_Relation(text="the gold answer contains the answer beside other text")}
     if _contains(plain, gold):
@@ -170,7 +170,7 @@ def shifted(pairs: Sequence[Pair]) -> str:
     rows = f"{abs(shift)} row{'s' if abs(shift) > 1 else ''} {'further on' if shift > 0 else 'before'}"
     return (
         f"{share(counts[shift], len(pairs))} answers equal the gold answer of the row {rows}, and "
-        f"{share(equal, len(pairs))} that of their own: the gold answers moved against the rows"
+        f"{share(equal, len(pairs))} that of their own: the gold answers are shifted against the rows"
     )
 
 
@@ -187,7 +187,8 @@ def unrelated(pairs: Sequence[Pair]) -> str:
         return ""
     return (
         f"{share(equal, len(pairs))} answers equal their gold answers; with the gold answers of other rows it would "
-        f"be {100 * chance:.0f} %: gold answers or images belong to other questions, or what answers does not see"
+        f"be {100 * chance:.0f} %: gold answers or images belong to other questions, or the model does not see the "
+        "images"
     )
 
 

@@ -90,9 +90,10 @@ def of_same_replies(asked: Sequence[tuple[str, str, str]], who: str) -> Iterator
         yield Finding(
             name="same_reply",
             problem=f"{share(same, looked_at)} replies of {who} to a question that other images have too, with "
-            "another gold answer, are word for word those to the first of them: the images are not looked at",
+            "another gold answer, are identical to the reply for the first of these images: the model does not use "
+            "the images",
             certainty="likely",
-            change=f"whatever stands between the run and {who}: a cache, a server or a model that drops the images",
+            change=f"the path between the run and {who}: a cache, a server or a model that drops the images",
         )
 
 

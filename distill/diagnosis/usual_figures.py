@@ -119,7 +119,7 @@ _OF_TRACES: Final = (
     _Share(
         name="rationale_without_answer",
         most=0.7,
-        about="rationales do not contain the answer that follows them: they are cut, or do not tell how it is found",
+        about="rationales do not contain the answer that follows them: they are cut, or do not explain the answer",
         is_odd=lambda row: (
             row.answer.casefold() not in row.rationale.casefold()
             if row.rationale and 0 < len(row.answer.split()) <= 3
@@ -153,7 +153,8 @@ def of_questions(rows: Sequence[TextRow], change: str) -> Iterator[Finding]:
                 problem=f"{count:,} of {len(rows):,} questions, with {golds:,} different gold answers, show the same "
                 "image",
                 certainty="likely",
-                change=f"{change}: its image column; a placeholder may stand for what could not be loaded",
+                change=f"{change}: its image column; the image may be a placeholder for images that could not be "
+                "loaded",
             )
 
 

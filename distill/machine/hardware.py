@@ -74,7 +74,7 @@ def find_gpu(name: str) -> Gpu:
         near = difflib.get_close_matches(key, keys, n=1)
         hint = f"did you mean {keys[near[0]].name!r}? " if near else ""
         raise RecipeError(
-            f"--gpu {name}: not a known card; {hint}known: {', '.join(candidate.name for candidate in GPUS)}"
+            f"--gpu {name}: not a known GPU; {hint}known: {', '.join(candidate.name for candidate in GPUS)}"
         )
     return gpu
 

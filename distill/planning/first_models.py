@@ -54,12 +54,12 @@ def chosen_card(gpu: str | None, memory_gib: float | None) -> tuple[Gpu, str]:
         return hardware.find_gpu(gpu), "as --gpu names it"
     if memory_gib is not None:
         if not isfinite(memory_gib):
-            raise RecipeError(f"--memory {memory_gib:g}: give the GiB of a card, such as 24")
-        name = f"a card of {memory_gib:g} GiB"
+            raise RecipeError(f"--memory {memory_gib:g}: give the memory of a GPU in GiB, such as 24")
+        name = f"a GPU of {memory_gib:g} GiB"
         return Gpu(name=name, memory_gib=memory_gib, bf16=None, bandwidth=0.0, source="--memory"), "as --memory says"
     if (card := None if packages.missing("torch") else local_gpu()) is not None:
-        return card, "the card of this machine"
-    return hardware.find_gpu(PLANNED_GPU), "this machine has no card; --gpu NAME or --memory GIB plans for yours"
+        return card, "the GPU of this machine"
+    return hardware.find_gpu(PLANNED_GPU), "this machine has no GPU; --gpu NAME or --memory GIB plans for yours"
 
 
 def teacher_for(card: Gpu) -> tuple[FirstModel, bool]:

@@ -27,8 +27,9 @@ def gain_text(expected: ExpectedGain) -> str:
     rows = [_row(gain) for gain in expected.teachers]
     title = f"stage {expected.stage}: gain over the same training on answers alone, before it is trained"
     notes = [
-        "questions: with a kept trace that is not wrong. image: what it takes off the surprisal of a token",
-        f"fit: rank over surprisal, low fits. Measured with {expected.student}",
+        "questions: share with a kept trace that is not wrong. image: nats per token by which it lowers the "
+        "surprisal",
+        f"fit: rank-surprisal ratio, lower is better. Measured with {expected.student}",
     ]
     teachers_of: dict[str, list[str]] = {}
     for gain in expected.teachers:
@@ -92,21 +93,24 @@ def limit(gain: TeacherGain, expected: ExpectedGain) -> str:
     if measured.traces < FEWEST_TRACES:
         return f"{measured.traces:,} traces; {FEWEST_TRACES} are needed"
     if predicted is None:
-        return "the student can read none of its kept traces"
+        return "none of its kept traces fits into the student's input"
     if predicted.outside:
         ranges = expected.model.ranges
         seen = (f"{name} is outside of {ranges[name][0]:.2f} to {ranges[name][1]:.2f}" for name in predicted.outside)
         return f"{', '.join(seen)}, which the known pairs have"
     if measured.sayable < _LEAST_TAUGHT:
         return (
-            f"{percent(1 - measured.sayable)} % of its traces are longer than eval.max_new_tokens, so replies like "
-            "them are cut; raise it, or drop long traces"
+            f"{percent(1 - measured.sayable)} % of its traces are longer than eval.max_new_tokens, so such replies "
+            "are cut off; raise it, or drop long traces"
         )
     if measured.taught < _LEAST_TAUGHT:
         return f"its traces teach {percent(measured.taught)} % of the questions; add a teacher for the others"
     assert measured.blind_gap is not None
     if measured.blind_gap < 0:
-        return "the image does not help the student with its traces: it reads badly, or they leave out what they read"
+        return (
+            "the image hardly lowers the surprisal of its traces: the student reads images badly, or the traces do "
+            "not state what the image shows"
+        )
     return ""
 
 
@@ -134,6 +138,6 @@ def _basis(expected: ExpectedGain) -> str:
     model = expected.model
     return (
         f"The prediction rests on {model.pairs} pairs of a teacher and one of {model.students} students of toy "
-        "worlds; its interval is that of a student it has not seen. How often its sign is right: docs/eval.md. "
-        "To be sure, train the arms: distill ablate"
+        "worlds; its interval is for a student that the model does not know. How often its sign is right: "
+        "docs/eval.md. To be sure, train the arms: distill ablate"
     )

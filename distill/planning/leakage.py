@@ -63,7 +63,7 @@ class Leakage:
         )
         lines = [table(head, rows)] if rows else []
         if self.leaking:
-            lines.append("warning: training data stands in evaluation data; a score there is too high")
+            lines.append("warning: training data is in the evaluation data, so its score is too high")
         return "\n".join([*lines, *self._missing()])
 
     def _missing(self) -> list[str]:
@@ -73,14 +73,14 @@ class Leakage:
         """Why a run must not go on: counts, examples and the next step; empty when nothing leaks."""
         if not self.leaking:
             return ""
-        lines = ["training data stands in evaluation data, so a score there would be too high"]
+        lines = ["training data is in the evaluation data, so its score would be too high"]
         for overlap in self.leaking:
             lines += [f"{overlap}; such as", *(f"  {leak}" for leak in overlap.examples)]
         return "\n".join(
             [
                 *lines,
-                "Split the data by image (`distill split SOURCE --test 0.1 --out DIR`) or remove these rows; to go "
-                "on with them set allow_overlap = true under [eval]",
+                "Split the data by image (`distill split SOURCE --test 0.1 --out DIR`) or remove these rows; to "
+                "continue with them, set allow_overlap = true under [eval]",
             ]
         )
 

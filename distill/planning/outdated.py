@@ -32,13 +32,14 @@ def outdated(run: Path, recipe: Recipe | None = None) -> dict[str, str]:
         trained = Manifest.read(folder)
         if trained and filtered and not learned_from(trained, filtered):
             found[f"train {folder.name}"] = (
-                f"it was trained on an earlier dataset than the one in filter; `distill train --stage {folder.name} "
-                "--fresh` trains it again, and `distill run --redo-stale` makes all stages again that need it"
+                "it was trained on an earlier dataset, not on the one in filter; `distill train --stage "
+                f"{folder.name} --fresh` trains it again, and `distill run --redo-stale` makes all stages again "
+                "that need it"
             )
     if (measured := Manifest.read(run / "eval")) and (stages := list(_trained_again(run, measured))):
         found["eval"] = (
-            f"it asked an earlier student of {', '.join(stages)} than the one in train; `distill eval --fresh` asks "
-            "this one"
+            f"it asked an earlier student of {', '.join(stages)} not the one in train; `distill eval --fresh` asks "
+            "the new one"
         )
     return found
 
@@ -96,7 +97,9 @@ def other_versions(run: Path) -> Iterator[str]:
 
     generated, filtered = (Manifest.read(run / stage) for stage in ("generate", "filter"))
     if generated and generated.fields.get("parser", parse.VERSION) != parse.VERSION:
-        yield _remade("generate", "read the replies; it reads them again and asks no trace again that is there")
+        yield _remade(
+            "generate", "parsed the replies; --fresh parses them again and asks for no existing trace again"
+        )
     versions = re.findall(r"extractors\.(\w+)\.version", "\n".join(filtered.fields)) if filtered else []
     if filtered and versions and (other := sorted(_measured_otherwise(filtered, versions))):
         yield _remade("filter", f"measured {', '.join(other)}; it measures these again")
@@ -111,4 +114,4 @@ def _measured_otherwise(filtered: Manifest, names: list[str]) -> Iterator[str]:
 
 
 def _remade(stage: str, how: str) -> str:
-    return f"warning: {stage} is to be made again with --fresh: another version {how}"
+    return f"warning: {stage} must run again with --fresh: another version {how}"

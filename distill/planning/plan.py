@@ -20,7 +20,7 @@ from distill.reports.text_table import short_number, table, time_span
 
 _TIMES = ("time at least", "expected")
 _TIMES_NOTE = (
-    "at least: every kernel of a step at the maker's rate or bandwidth of the card. expected: at 78 % of them, or "
+    "at least: every kernel of a step at the nominal rate or bandwidth of the GPU. expected: at 78 % of them, or "
     "50 us of the host for each kernel, as one machine with an H100 needed. MFU: FLOPs that learning needs, by the "
     "nominal rate; HFU counts layers computed twice"
 )
@@ -198,7 +198,7 @@ def _advice(stages: Sequence[tuple[StagePlan, GpuFit, StageTime | None]], gpu: G
                 if gpu_fit.most_tokens
                 else "take LoRA, or nf4"
             )
-            lines.append(f"{name}: does not fit; {advice}, or take a card with more memory")
+            lines.append(f"{name}: does not fit; {advice}, or use a GPU with more memory")
         elif gpu_fit.checkpointing and planned.stage.gradient_checkpointing is not True:
             lines.append(
                 f"{name}: needs gradient_checkpointing = true at these {planned.micro_batch_tokens:,.0f} tokens; "

@@ -44,7 +44,7 @@ def redo_text(before: Recipe, now: Recipe, run: Path, overrides: Sequence[str] =
     keys = _left(("key", "from", "to", "makes stale"), rows)
     stages = _left(("stage", "now", "then", "how much"), list(_stages(redo, now, run)))
     commands = "\n".join(f"  {command}" for command in _commands(redo, now, run, overrides))
-    done = f"commands that do it; what stays is not done again:\n{commands}" if commands else ""
+    done = f"commands for this; finished work is not repeated:\n{commands}" if commands else ""
     return "\n\n".join(block for block in (head, keys, stages, earlier, done) if block)
 
 
@@ -78,7 +78,7 @@ def _effect(change: KeyChange) -> str:
     if change.targets:
         return ", ".join(sorted(target.replace(":", " ") for target in change.targets))
     if change.moved:
-        return "nothing: the same content lies there"
+        return "nothing: the content is the same"
     return f"nothing: {change.key.because}" if change.key.because else "nothing: no result here depends on it"
 
 
@@ -152,7 +152,7 @@ def _evaluated(redo: Redo, manifest: Manifest | None) -> str:
     if all(cause.startswith("filter.") for cause in causes):
         return f"judges {count:,} replies again, asks none"
     if _keeps_replies(redo):
-        return f"keeps {count:,} replies, asks what is new"
+        return f"keeps {count:,} replies, asks only for new ones"
     return f"asks for {count:,} replies again; {time_span(manifest.seconds)} last time"
 
 

@@ -71,7 +71,7 @@ def on_card(plans: Sequence[StagePlan], gpu: Gpu) -> list[tuple[StagePlan, GpuFi
 def bottleneck(bound: "Bound") -> str:
     """The part of a step that takes most of its time."""
     part, kind, share = bound.largest()
-    text = f"{100 * share:.0f} % of its time on the card is {kind} ({part})"
+    text = f"{100 * share:.0f} % of its time on the GPU is {kind} ({part})"
     if bound.waits_for_host:
         text += f", and the host may be too slow to start {bound.launches:,} kernels a step"
     return text

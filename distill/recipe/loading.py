@@ -37,7 +37,7 @@ def load(path_or_name: str | Path, overrides: Mapping[str, str] | None = None) -
     except ValueError as error:  # also a number of thousands of digits, and bytes that are no text
         raise RecipeError(f"{path}: not valid TOML: {error}") from None
     except RecursionError:
-        raise RecipeError(f"{path}: lists or tables in one another, more deeply than can be read") from None
+        raise RecipeError(f"{path}: lists or tables are nested too deeply") from None
     except OSError as error:
         raise RecipeError(f"{path}: cannot be read: {error.strerror}") from None
     if not isinstance(overrides, Mapping | None):

@@ -39,7 +39,7 @@ def _repeated(names: Collection[str]) -> Iterator[str]:
     for same in by_folder.values():
         if len(same) > 1:
             distinct = sorted(set(same))
-            yield ", ".join(distinct) + (", which differ in case alone" if len(distinct) > 1 else "")
+            yield ", ".join(distinct) + (", which differ only in upper and lower case" if len(distinct) > 1 else "")
 
 
 class Recipe(Section):

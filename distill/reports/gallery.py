@@ -188,7 +188,7 @@ def _notes(prediction: Mapping[str, Any]) -> tuple[str, ...]:
     if prediction.get("unsupported_values"):
         notes.append("unsupported value")
     if prediction.get("consistent") is False:
-        notes.append("answer not of its rationale")
+        notes.append("answer differs from its rationale")
     return tuple(notes)
 
 

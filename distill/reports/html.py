@@ -90,7 +90,7 @@ def _pages(run: Path) -> list[tuple[str, Path, str]]:
     """Name and path of each page that a run has now, in the order of its stages, and what it is about."""
     trained = sorted((run / "train").glob(f"*/{VALIDATION_PAGE}"))
     found = [
-        ("filter", run / "filter" / REPORT, "what the teachers wrote, and what is worth learning from"),
+        ("filter", run / "filter" / REPORT, "traces of the teachers, and which of them are selected"),
         *((f"train, {path.parent.name}", path, "measurements while the stage trains") for path in trained),
         ("eval", run / "eval" / REPORT, "what the student learned"),
         ("ablate", run / ABLATE / REPORT, "what made the difference"),

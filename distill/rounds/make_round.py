@@ -57,7 +57,7 @@ def make_round(recipe: Recipe, run: Path, number: int, steps: RoundSteps) -> Rou
         steps.filter_traces(planned, folder)
     except NothingKept:
         ended = (
-            f"there is no round {number}: the filter kept no new trace of {returned:,} questions; `distill filter "
+            f"there is no round {number}: the filter kept no new trace for {returned:,} questions; `distill filter "
             f"{as_argument(folder / RECIPE)} --run {as_argument(folder)}` says why"
         )
         return RoundMade(returned=returned, ended=ended)

@@ -94,7 +94,7 @@ def judge_round(settings: Rounds, first: Replies, best: Replies, now: Replies) -
     if gain.ci95[1] < 0:
         return RoundVerdict(kind=ACCURACY_LOST, text=f"the student answers worse than before: {points}", gain=gain)
     if 100 * gain.delta <= settings.min_gain_points:
-        text = f"the round gains {points}, and more than {settings.min_gain_points:g} are asked for"
+        text = f"the round gains {points}; it must gain more than {settings.min_gain_points:g} are asked for"
         return RoundVerdict(kind=SMALL_GAIN, text=text, gain=gain)
     return RoundVerdict(kind=BETTER, text=f"the round gains {points}", gain=gain)
 

@@ -190,12 +190,12 @@ def _text(result: Mapping[str, Any], count: int) -> str:
     name, rho, p = NAMES[result["signal"]], result["spearman"], result["p"]
     low, high = result["ci95"]
     ci_low, ci_high = result["ci95_measured"]
-    agreement = "agrees with" if rho > 0 else "runs against" if rho < 0 else "has nothing to do with"
-    rng = "" if p <= 0.05 else ", no more than chance often has it"
+    agreement = "agrees with" if rho > 0 else "runs against" if rho < 0 else "is not related to"
+    rng = "" if p <= 0.05 else " (chance often gives such a result)"
     at_best = 2 / math.factorial(count)
     few = (
-        f" So few teachers cannot settle it: even two equal rankings of {count} have p = {at_best:.2g}, and the "
-        "interval over teachers is wide."
+        f" {count} teachers are too few to decide this: even two equal rankings of {count} have p = {at_best:.2g}, "
+        "and the interval over teachers is wide."
         if at_best > 0.01
         else ""
     )

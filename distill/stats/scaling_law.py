@@ -337,7 +337,7 @@ def _text(
     ci_low, ci_high = (100 * end for end in doubled["ci95"])
     return (
         f"Accuracy grows with the number of traces: {span} ({points}); {support}. Error falls as the power "
-        f"-{law.exponent:.2f} ({low:.2f} to {high:.2f}) towards {100 * law.floor:.0f} %"
-        f"{'' if pinned else ', which so few sizes do not pin down'}. If that law goes on, "
-        f"{doubled['x']:,.0f} traces give {100 * doubled['accuracy']:.1f} % ({ci_low:.1f} to {ci_high:.1f})."
+        f"-{law.exponent:.2f} ({low:.2f} to {high:.2f}) towards {100 * law.floor:.0f} "
+        f"%{'' if pinned else ', which so few sizes do not pin down'}. If this law continues, {doubled['x']:,.0f} "
+        f"traces give {100 * doubled['accuracy']:.1f} % ({ci_low:.1f} to {ci_high:.1f})."
     )

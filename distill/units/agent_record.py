@@ -267,8 +267,8 @@ def _keep_beating(agent: AgentRecord, closed: threading.Event) -> None:
         except Exception as error:  # a thread that ended here would leave no message
             if told != (told := f"{type(error).__name__}: {redact.message(str(error))}"):
                 logging.getLogger(__name__).warning(
-                    f"this process can give no sign of life ({told}); others may take over its work; it tries again "
-                    f"every {agent.lease_s / BEATS:g} s"
+                    f"this process cannot write its heartbeat ({told}); others may take over its work; it tries "
+                    f"again every {agent.lease_s / BEATS:g} s"
                 )
 
 

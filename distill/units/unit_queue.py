@@ -183,7 +183,7 @@ class UnitQueue:
         raise DistillError(
             f"{store.address}: units are set aside, because agents were lost or failed at them: {told}"
             + "".join(f"\n  {reason}" for reason in reasons[-3:])
-            + "\nall other units are committed; mend the cause, then run the same command again"
+            + "\nall other units are committed; correct the cause, then run the same command again"
         )
 
 

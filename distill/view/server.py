@@ -309,7 +309,7 @@ class ViewServer:
         question = str(values.get("question") or sample["question"])
         picture = await asyncio.to_thread(image_files.read_bytes, ImageRef(**sample["images"][0]))
         if self.asking is not None:
-            return _Failure(409, "models are being asked already; wait for their replies")
+            return _Failure(409, "another question to the models is in progress; wait for the replies")
         self.asking = asking = Asking(self.run, picture, question, kinds)
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"} | _HEADERS)
         try:

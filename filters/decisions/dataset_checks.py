@@ -132,21 +132,21 @@ def measure(
         undecided,
         _upper_check(
             "contested",
-            "answer has no majority of the question's answers behind it, where no gold answer decides",
+            "answer is not the majority answer of the question, and no gold answer decides",
             (contested, voted),
             CONTESTED_LIMIT,
-            "{share} of the selected traces without a verdict have no majority of their question's answers behind "
-            "them ({count}); many of these answers must be wrong. Drop them with a rule: "
-            '"answer_verdict IS NULL AND not coalesce(in_majority, false)"',
+            "{share} of the selected traces without a verdict have an answer that is not the majority answer of "
+            'the question ({count}); many of these answers must be wrong. Drop them with a rule: "answer_verdict '
+            'IS NULL AND not coalesce(in_majority, false)"',
         ),
         _upper_check(
             "contradicted",
             "rationale concludes something else than its answer",
             _conclusions(pairs, workers),
             CONTRADICTED_LIMIT,
-            "{share} of the selected rationales conclude something else than the answer that follows ({count}); "
-            "rationales may have been mixed up between questions. Look at some with `distill explain`; to drop them "
-            'add "conclusion" to filter.signals and the rule "conclusion = \'contradicts\'"',
+            "{share} of the selected rationales have another conclusion than the answer that follows ({count}); "
+            "rationales may have been mixed up between questions. Look at some with `distill explain`; to drop "
+            'them add "conclusion" to filter.signals and the rule "conclusion = \'contradicts\'"',
         ),
         _upper_check(
             "ungrounded",
@@ -200,9 +200,9 @@ def _undecided_check(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck,
         "answer is undecided against the gold answer",
         (chosen, judged),
         UNDECIDED_LIMIT,
-        "{share} of the selected answers are undecided against the gold answer ({count}); for "
-        f"{unsupported:,} of them neither agreement nor the judge speaks. Drop those with the default rule "
-        "undecided_answer, or have a teacher judge them (filter.judge)",
+        f"{{share}} of the selected answers are undecided against the gold answer ({{count}}); for {unsupported:,} "
+        "of them, neither agreement nor the judge supports the answer. Drop those with the default rule "
+        "undecided_answer, or let a teacher judge them (filter.judge)",
     )
     reasons = (
         f"{by_judge:,} by the judge, {chosen - by_judge - unsupported:,} by agreement, {unsupported:,} by neither"
@@ -259,13 +259,13 @@ def _related_check(pairs: Sequence[tuple[Sample, Trace]]) -> DatasetCheck:
             decided += own_weight != other_weight
     return DatasetCheck(
         name=RELATED,
-        about="rationale has more of its question's words than another one has",
+        about="rationale has more words of its question than the rationale of another trace",
         count=more_own,
         checked=decided,
         limit=RELATED_LIMIT,
-        warning=f"the selected rationales are hardly more about their own questions than about others: "
-        f"{more_own:,} of {decided:,} have more of the question's words than another trace's rationale has, and by "
-        "chance it would be half; rationales may have been mixed up. Look at some with `distill explain`"
+        warning=f"the selected rationales do not fit their own questions better than other questions: {more_own:,} "
+        f"of {decided:,} have more words of their question than the rationale of another trace, and chance alone "
+        "gives one half; rationales may belong to other questions. Look at some with `distill explain`"
         if is_below(more_own, decided, RELATED_LIMIT)
         else "",
     )
@@ -324,13 +324,13 @@ def _leak_check(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck, tupl
         count=chosen,
         checked=questions,
         limit=0.0,
-        warning=f"{chosen:,} questions of the dataset stand in {sets} with their pictures: a score there would be "
-        "too high. Drop them with a rule: \"contamination = 'pair'\""
+        warning=f"{chosen:,} questions of the dataset are in {sets} with their images, so a score there would be too "
+        "high. Drop them with a rule: \"contamination = 'pair'\""
         if chosen
         else "",
     )
     notes = tuple(
-        f"{question_count - count:,} of the questions stand in [data.{source}] with their pictures; none of "
+        f"{question_count - count:,} of the questions are in [data.{source}] with their pictures; none of "
         "their traces is in the dataset, but other sources may hold them too"
         for source, question_count, count in rows
         if question_count > count

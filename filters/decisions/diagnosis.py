@@ -103,7 +103,7 @@ def _largest_loss(facts: TraceFacts) -> Iterator[Finding]:
             name="largest_loss",
             problem=f"Most traces are lost by the rule {name}: {share(count, facts.funnel.total['asked'])}",
             certainty="possible",
-            change=f'filter.rules, name = "{name}", drop = "{drops[name]}"; or what makes these traces',
+            change=f'filter.rules, name = "{name}", drop = "{drops[name]}"; or the cause of these traces',
         )
 
 
@@ -190,7 +190,8 @@ def _teachers(facts: TraceFacts) -> Iterator[Finding]:
         now = f", now {teacher.sampling.max_tokens}" if teacher is not None else ""
         yield Finding(
             name="traces_cut",
-            problem=f"{_sum(cut, 'cut', 'asked')} traces of {_names(cut)} reach the limit of tokens unanswered",
+            problem=f"{_sum(cut, 'cut', 'asked')} traces of {_names(cut)} reach the limit of tokens without an "
+            "answer",
             change=f"teachers.{cut[0][0]}.sampling.max_tokens{now}: raise it, or set thinking_budget",
         )
     if form := faults.get("form"):
@@ -229,8 +230,8 @@ def _hints(facts: TraceFacts) -> Iterator[Finding]:
         names = [teacher.name for teacher in facts.recipe.teachers if teacher.hinted]
         yield Finding(
             name="hints_told",
-            problem=f"{share(*facts.speaks_of_hint)} rationales of {', '.join(names)} speak of the answer that the "
-            "teacher was shown: the student learns to repeat an answer that it does not have",
+            problem=f"{share(*facts.speaks_of_hint)} rationales of {', '.join(names)} mention the answer that was "
+            "shown to the teacher: the student learns to refer to an answer that it does not see",
             change=f"teachers.{names[0] if names else 'NAME'}.prompt: ask it to reason as if it did not know the "
             "answer; or leave out its hinted",
         )
@@ -246,7 +247,7 @@ def _hints(facts: TraceFacts) -> Iterator[Finding]:
         yield Finding(
             name="hints_guess",
             problem=f"{share(hinted.unseen, hinted.checked)} traces of {', '.join(hinted.teachers)}, shown the gold "
-            f"answer, state values that the image does not have{compared}: a student learns to guess",
+            f"answer, state values that are not in the image{compared}: a student learns to guess",
             change=f"teachers.{hinted.teachers[0]}.hinted, now true: show {{cues}} in its prompt instead of "
             "{answer}, or drop such traces by a rule on unsupported_values or ocr_verdict",
             certainty="likely",
@@ -277,7 +278,8 @@ def _gold(facts: TraceFacts) -> Iterator[Finding]:
         same, looked = facts.same_text
         yield Finding(
             name="answer_type",
-            problem=f"{share(same, looked)} answers that the judge refuses have the very text of the gold answer",
+            problem=f"{share(same, looked)} answers that the judge does not accept have exactly the text of the gold "
+            "answer",
             change=other_type,
         )
     elif is_below(correct, judged, WEAK) and (agreed := sum(count["agreed"] for _, count in every)) * 2 > refused:
@@ -319,7 +321,7 @@ def _leaked(facts: TraceFacts) -> Iterator[Finding]:
         sets = ", ".join(f"data.{name}" for name in facts.leaked_from) or f"data.{tested}"
         yield Finding(
             name="leaked",
-            problem=f"{share(leaked, asked)} training questions stand in a test set with their images",
+            problem=f"{share(leaked, asked)} training questions are in a test set with their images",
             change=f"{sets}.source: split by image (`distill split`), or leave these rows out",
         )
 
@@ -384,8 +386,8 @@ def _one_answer(facts: TraceFacts) -> Iterator[Finding]:
     if is_above(count, total, ONE_ANSWER):
         yield Finding(
             name="one_answer",
-            problem=f"{share(count, total)} selected traces have the answer {answer!r}: a student learns to say it "
-            "without a look",
+            problem=f"{share(count, total)} selected traces have the answer {answer!r}: a student learns to give it "
+            "without looking at the image",
             change="filter.select.mix: take every answer equally often, or add questions with other answers",
         )
 

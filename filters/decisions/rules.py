@@ -159,7 +159,7 @@ def _check_expression(
         if kind == "FUNCTION" and node["function_name"].lower() not in ALLOWED:
             raise RecipeError(f"{where}: {_not_allowed(node['function_name'].lower())}")
         if kind == "TYPE" and node["type_name"].lower() in LOCAL_TYPES:
-            raise RecipeError(f"{where}: {node['type_name']} means another time on every machine; use timestamp")
+            raise RecipeError(f"{where}: {node['type_name']} depends on the time zone of the machine; use timestamp")
         if kind == "COLUMN_REF":
             columns.add(_known_column(where, node["column_names"][-1], names))
     try:

@@ -52,12 +52,12 @@ def write(
     page = html.render(
         "filter_report.html",
         kicker="distill filter",
-        title=f"{recipe.name}: what the teachers wrote, and what is worth learning from",
+        title=f"{recipe.name}: traces of the teachers, and which of them are selected",
         lead="Every trace was measured, judged by the rules of the recipe, and kept or dropped for reasons that are "
         "listed here.",
         footer=[
-            "“distill explain RUN ID” shows everything that is known of one trace; its id may be shortened.",
-            "Distillation does not correct what teachers see or reason wrongly, inherits their biases and creates no "
+            "“distill explain RUN ID” shows everything about one trace; the first characters of its id are enough.",
+            "Distillation does not correct errors of the teachers. The student inherits their biases and gains no "
             "new perception.",
         ],
         other_pages=html.other_pages(path, path.parent.parent),

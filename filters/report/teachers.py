@@ -214,8 +214,8 @@ def _verdict(facts: TableFacts, teachers: Sequence[str], fits: dict[str, MedianI
         if not fits:
             return "Student fit was measured on no kept trace, so the teachers cannot be compared."
         return (
-            f"Student fit was measured on kept traces of {next(iter(fits))} only"
-            f"{', not of ' + ', '.join(missing) if missing else ''}: there is nothing to compare it with."
+            f"Student fit was measured on kept traces of {next(iter(fits))} "
+            f"only{', not of ' + ', '.join(missing) if missing else ''}: there is no other teacher to compare with."
         )
     order = sorted(fits, key=lambda name: (fits[name].middle, name))
     best, second = order[0], order[1]
@@ -230,20 +230,20 @@ def _verdict(facts: TableFacts, teachers: Sequence[str], fits: dict[str, MedianI
         lower = replace(paired, middle=-paired.middle, low=-paired.high, high=-paired.low)
         sentence = f" On the {lower.count:,} questions of both it is lower by {_interval(lower)}"
         if lower.low > 0:
-            return f"{opening}{sentence}: that is no accident of these questions."
+            return f"{opening}{sentence}: the difference is not due to the choice of the questions."
         if lower.high < 0:
             return (
                 f"{opening} But on the {paired.count:,} questions of both it is higher by {_interval(paired)}: there "
                 f"{second} fits better, and the medians differ because the teachers were asked other questions."
             )
-        return f"{opening}{sentence}: the interval holds 0, so which of the two fits better is not sure."
+        return f"{opening}{sentence}: the interval contains 0, so it is not certain which of the two fits better."
     first, other = fits[best], fits[second]
     if first.high < other.low:
         certainty = "The intervals do not overlap"
     elif min(first.count, other.count) < _FEWEST:
-        certainty = "Too few questions were measured, so which of the two fits better is not sure"
+        certainty = "Too few questions were measured, so it is not certain which of the two fits better"
     else:
-        certainty = "The intervals overlap, so which of the two fits better is not sure"
+        certainty = "The intervals overlap, so it is not certain which of the two fits better"
     return (
         f"{opening} {certainty}; they were asked {'no' if paired is None else 'hardly any'} questions in common, so "
         "a difference may lie in the questions as well as in the teachers."

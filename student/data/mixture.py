@@ -61,7 +61,7 @@ def _named(chosen: np.ndarray, key: str) -> np.ndarray:
     rows = np.flatnonzero(chosen)
     if not len(rows):
         raise TooFewRows(
-            f"stages: {key} has a share of the tokens, but no row of it is left to train on; leave it out, or "
+            f"stages: {key} has a share of the tokens, but none of its rows can be trained on; leave it out, or "
             "look at the counts of dropped rows and of the filter"
         )
     return rows

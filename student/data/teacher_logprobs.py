@@ -166,9 +166,9 @@ def collect(
     if not any(each.aligned for each in coverage.values()):
         stored = sum(each.traces for each in coverage.values())
         raise DataError(
-            f"{generate}: {stored:,} of the {len(numbers):,} traces to learn from have log-probabilities, and no "
-            "token that the student learns; set logprobs under [[teachers]] and generate again, or train without "
-            "[stages.distill]"
+            f"{generate}: {stored:,} of the {len(numbers):,} traces to learn from have log-probabilities, but none "
+            "for a token that the student learns; set logprobs under [[teachers]] and generate again, or train "
+            "without [stages.distill]"
         )
     return TopLogprobs(folder, top_k + 1), dict(coverage)
 
@@ -202,9 +202,10 @@ class _TokenCheck:
         """Raise ModelError when too many texts came out as others."""
         if len(self._garbled) > _GARBLED_SHARE * self._seen:
             raise ModelError(
-                f"teacher '{self._teacher}' has other tokens than the student: read by the student's tokenizer, "
-                f"{len(self._garbled)} of {self._seen} traces give another text ({self._garbled[0]}); distributions "
-                "over tokens need one tokenizer: take [stages.distill] out, or a student of the teacher's family"
+                f"teacher '{self._teacher}' has another tokenizer than the student: decoded with the student's "
+                f"tokenizer, {len(self._garbled)} of {self._seen} traces give another text ({self._garbled[0]}); "
+                "teacher and student need the same tokenizer: remove [stages.distill], or use a student of the "
+                "teacher's model family"
             )
 
 

@@ -55,8 +55,8 @@ def require_one() -> None:
     """Raise InputError when a launcher started several processes (RANK, WORLD_SIZE)."""
     if count() > 1:
         raise InputError(
-            f"a launcher started {count()} processes, and this command works in one; run it without the launcher: "
-            "only `distill train` takes several, and not with --jobs"
+            f"a launcher started {count()} processes, but this command needs a single process; run it without the "
+            "launcher: only `distill train` runs in several processes, and not with --jobs"
         )
 
 

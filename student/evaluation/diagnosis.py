@@ -181,8 +181,8 @@ def _judging(facts: StudentFacts) -> Iterator[Finding]:
         kind = Counter(reply["answer_type"] for reply in same).most_common(1)[0][0]
         yield Finding(
             name="answer_type",
-            problem=f"{share(len(same), len(facts.replies))} replies of {facts.arm} have the very text of the gold "
-            f"answer, and the judge refuses them as {kind}",
+            problem=f"{share(len(same), len(facts.replies))} replies of {facts.arm} have exactly the text of the "
+            f"gold answer, but the judge does not accept them as {kind}",
             change=change,
         )
     elif is_above(len(undecided), len(facts.replies), UNDECIDED):
@@ -212,8 +212,8 @@ def _form(facts: StudentFacts) -> Iterator[Finding]:
         if 2 * len(went_on) > len(cut):
             yield Finding(
                 name="chat_template",
-                problem=f"{share(len(went_on), len(replies))} replies of {facts.arm} give an answer and go on to "
-                f"the limit of {limit:,} tokens: the student did not learn how a turn ends",
+                problem=f"{share(len(went_on), len(replies))} replies of {facts.arm} give an answer and then "
+                f"continue to the limit of {limit:,} tokens: the student did not learn how a turn ends",
                 change="[student] model: its chat_template must end a turn with the end token of its tokenizer",
                 certainty="likely",
             )
@@ -334,7 +334,7 @@ def _verdict(facts: StudentFacts) -> Finding:
     return Finding(
         name="undecided",
         kind="open",
-        problem=f"{problem}; {len(facts.replies):,} questions do not decide whether it is better than "
+        problem=f"{problem}; {len(facts.replies):,} questions are too few to decide whether it is better than "
         f"{' and than '.join(text for _, text in undecided)}",
         change=f"data.{facts.recipe.eval.data}: four times as many questions halve such an interval" if wide else "",
     )

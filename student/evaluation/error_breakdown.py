@@ -21,10 +21,10 @@ _LIMITS: Final[Mapping[str, str]] = {
     "format": "Replies that are cut off or have no closed think block are",
     "undecided": "Answers that the judge cannot decide are",
     "perception": "Misread images cause",
-    "arithmetic": "Wrong arithmetic with values that were read rightly causes",
+    "arithmetic": "Wrong arithmetic on values that were read correctly causes",
     "conclusion": "Answers that contradict their own rationale are",
-    "approach": "Rationales that read and compute rightly, but not what the question asks, are",
-    "perception_or_approach": "Not told (rationales without a reading that a table of the image could check) are",
+    "approach": "Rationales with right values and right arithmetic that do not answer the question are",
+    "perception_or_approach": "Unknown causes (rationales without a value that the table of the image can check) are",
 }
 
 

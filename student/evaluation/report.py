@@ -39,7 +39,7 @@ def write_report(
         "footer": [
             "Intervals hold at 95 %: Wilson's for shares, Bonett and Price's for paired differences, the bootstrap's "
             "for means; p is McNemar's exact test. Undecided answers count as not correct.",
-            "Distillation does not correct what teachers see or reason wrongly, inherits their biases and creates no "
+            "Distillation does not correct errors of the teachers. The student inherits their biases and gains no "
             "new perception.",
             *(f"{name}: {arm['note']}" for name, arm in arms.items() if arm.get("note")),
         ],

@@ -104,8 +104,9 @@ def _untrained(
     return Finding(
         name="test_group_untrained",
         problem=f"{arm} has trained {'no' if not lost.left else 'hardly any'} rows of {lost.name}: they are {before} "
-        f"of the test and {after} of what {rows.trained.step} trained; they are lost by {step.step}. {arm} is right "
-        f"in {share(sum(inside), len(inside))} of them, and in {share(sum(outside), len(outside))} of the others",
+        f"of the test and {after} of what {rows.trained.step} trained; the step that loses them is {step.step}. "
+        f"{arm} is right in {share(sum(inside), len(inside))} of them, and in {share(sum(outside), len(outside))} of "
+        "the others",
         certainty="certain" if lost.grouping == DOMAIN and not lost.left else "likely",
         change=f"{step.change}, or test without them",
     )

@@ -123,13 +123,13 @@ def add_replies(
 
 
 _MEANING = {
-    "tensors": "a tensor of the file is not what the run's student gives",
+    "tensors": "a tensor of the file differs from the run's student",
     "weights": "the export does not hold the weights of the run",
     "settings": "the export holds another tokenizer, template or way to end replies than the run",
     "logits": "the export computes other logits than the student of the run",
-    "learned": "the merge kept the weights that the stage started from",
-    "adapter": "the merged student is not its start with the adapter",
-    "same_prompts": "the server makes other token ids of the same questions",
+    "learned": "the merged weights are those that the stage started from",
+    "adapter": "the merged student differs from its start model with the adapter",
+    "same_prompts": "the server encodes the same questions to other token ids",
     "identical_replies": "the server's greedy replies are not those of transformers",
 }
 
@@ -152,5 +152,5 @@ def add_checks(
         f"{difference['transformers']!r}, the server {difference['server']!r} (margin {difference['margin']:.3g})"
         for difference in differences[:_SHOWN]
     ]
-    lines.append(f"every figure is in {out / REPORT}; don't serve it before this is understood")
+    lines.append(f"every figure is in {out / REPORT}; do not serve this export before you know the cause")
     raise DistillError("\n".join(lines))

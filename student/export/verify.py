@@ -84,7 +84,7 @@ def verify(
         on_done("vllm", len(samples))
         limit = IDENTICAL_SHARE if dtype == "float32" else None
         replies = student.compare(expected, served)
-        add_replies(out, report, replies, limit, why_none="in half precision ties fall either way")
+        add_replies(out, report, replies, limit, why_none="in half precision, ties can be decided in both ways")
     return report
 
 

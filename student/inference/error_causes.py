@@ -30,11 +30,11 @@ CAUSES: Final[dict[ErrorCause, str]] = {
     "perception": "the rationale names a value or a label that the image's table does not hold, or lists a row of "
     "the image wrongly",
     "arithmetic": "the values are right, and a step of arithmetic is wrong",
-    "conclusion": "values and arithmetic are right, and the answer is not what the rationale concludes",
-    "approach": "readings, written arithmetic and conclusion are right, but not for what the question asks: another "
-    "question, row or count",
-    "perception_or_approach": "not told: arithmetic and conclusion are right, and no reading is written that a table "
-    "of the image could check",
+    "conclusion": "values and arithmetic are right, but the answer differs from the conclusion of the rationale",
+    "approach": "values, written arithmetic and conclusion are right, but the reply does not answer the question: "
+    "another question, row or count",
+    "perception_or_approach": "unknown: arithmetic and conclusion are right, and the rationale states no value that "
+    "the table of the image can check",
 }
 """Every cause and its meaning, in the order in which they are checked."""
 

@@ -33,7 +33,7 @@ LEFT_OUT: Final = 0.1
 INFLATED: Final = 1.02
 """Mean length of the right replies over that of the wrong ones: above, the student may learn to write more."""
 PASSES: Final = 20
-"""A student that has seen each row more often than this knows the rows by heart."""
+"""A student that has seen each row more often than this has memorised the rows."""
 STOPPED: Final = 0.5
 """A stage that early stopping ended before this share of its steps and of a pass has not learned its rows."""
 GUESSED: Final = 4.5
@@ -95,7 +95,8 @@ def diagnose(facts: StageFacts) -> list[Finding]:
             name="learned",
             kind="good",
             problem=f"The loss {change} from {first:.2f} to {mean:.2f} nats a token in {last['step']:,} steps "
-            f"({last['epoch']:.1f} passes), and the likeliest token is right in {100 * last['token_accuracy']:.0f} %",
+            f"({last['epoch']:.1f} passes), and the most likely token is right in {100 * last['token_accuracy']:.0f} "
+            "%",
         )
     ]
 
@@ -213,7 +214,7 @@ def _passes(facts: StageFacts) -> Iterator[Finding]:
         key = _key(facts, "limit" if limit else _length_key(facts.stage))
         yield Finding(
             name="few_rows",
-            problem=f"The stage sees each of its {own:,} own rows {passes:.0f} times: it knows them by heart",
+            problem=f"The stage sees each of its {own:,} own rows {passes:.0f} times: it memorises them",
             certainty="likely",
             change=f"{key}, now {limit:,}: leave it out" if limit else f"{key}: train shorter, or on more rows",
         )
@@ -255,15 +256,15 @@ def _loss(facts: StageFacts) -> Iterator[Finding]:
     if not math.isfinite(first + last):
         lost = next(line["step"] for line in facts.log if line["loss"] is None or not math.isfinite(line["loss"]))
         yield _rate(
-            facts, "high", f"The loss is no number at step {lost:,}: the weights are destroyed", 0.1, "certain"
+            facts, "high", f"The loss is not a number at step {lost:,}: the weights are destroyed", 0.1, "certain"
         )
         return
     if last > ROSE * first or (worst > 2 * first and last > first * UNCHANGED):
         yield _rate(
             facts,
             "high",
-            f"The loss rose from {first:.2f} to {worst:.2f} nats a token, and ended at {last:.2f}: the steps destroy "
-            "what the student knew",
+            f"The loss rose from {first:.2f} to {worst:.2f} nats a token, and ended at {last:.2f}: the training "
+            "destroys what the student had learned",
             0.1,
             "certain" if worst > 2 * first else "likely",
         )
@@ -286,7 +287,7 @@ def _loss(facts: StageFacts) -> Iterator[Finding]:
             facts,
             "low",
             f"The loss {fell} in {steps:,} steps ({first:.2f} to {last:.2f} nats a token), and the "
-            f"likeliest token is right in only {100 * newest['token_accuracy']:.0f} %",
+            f"most likely token is right in only {100 * newest['token_accuracy']:.0f} %",
             10,
         )
     else:
@@ -370,7 +371,7 @@ def _overfitting(facts: StageFacts) -> Iterator[Finding]:
         yield Finding(
             name="overfitting",
             problem=f"The loss of the rows kept out is lowest at step {step:,} ({best:.3f}) and ends at "
-            f"{losses[-1][1]:.3f}: the student learns its rows by heart",
+            f"{losses[-1][1]:.3f}: the student memorises its rows",
             certainty="likely",
             change=f"{_key(facts, _length_key(facts.stage))}: train less, or add rows; validation.patience ends it "
             "by itself",

@@ -176,9 +176,9 @@ class Dependency:
         waited_s = self._last_failed - self._failing_since
         if waited_s >= patience_s:
             raise CircuitOpen(
-                f"{self.name}: nothing has passed for {time_span(waited_s)} (generate.patience_s = "
-                f"{patience_s:g}); the last failure: {self._last_failure}\n"
-                "no row is blamed for it and finished traces are kept: repair it, then run the same command again"
+                f"{self.name}: no request has succeeded for {time_span(waited_s)} (generate.patience_s = "
+                f"{patience_s:g}); the last failure: {self._last_failure}\nno row gets an error for this, and "
+                "finished traces are kept: correct the cause, then run the same command again"
             )
         if not self._reported and (self.is_down or idle):
             self._reported = True

@@ -116,7 +116,7 @@ def _has_traces(folder: Path) -> bool:
     return any(path.stat().st_size for path in part_paths(folder, ".jsonl"))
 
 
-_OR_ELSE = "choose another --run, or move the folder away to have its questions answered again"
+_OR_ELSE = "choose another --run, or move the folder away; then its questions are asked again"
 
 
 def _format_options(options: dict[str, list[str]]) -> str:
@@ -134,7 +134,7 @@ def read_engines(folder: Path) -> dict[str, dict[str, Any]]:
         return {}
     except orjson.JSONDecodeError as error:
         raise DataError(
-            f"{folder / ENGINES}: not valid JSON ({error}); it says with which options servers answered: remove "
-            "it if the recipe's options are still those"
+            f"{folder / ENGINES}: not valid JSON ({error}); it records the options of the servers that answered: "
+            "remove it if the options of the recipe are unchanged"
         ) from None
     return known

@@ -44,7 +44,10 @@ def copy_traces_of_renamed_teachers(
         if any(_find_elsewhere(policy, others, sample) for sample in islice(plan.read(), _SAMPLES_CHECKED)):
             count, names = _copy_traces(teacher, policy, others, plan, indexes[teacher.name])
             indexes[teacher.name].replace_with(read_index(folder / teacher.name, teacher))
-            yield f"teacher '{teacher.name}': {count:,} traces of {names} are its own by content, not asked again"
+            yield (
+                f"teacher '{teacher.name}': {count:,} traces of {names} have the same ids, so they are reused and "
+                "not asked again"
+            )
         for other in others:
             other.close()
 

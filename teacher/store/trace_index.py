@@ -167,8 +167,8 @@ class TraceIndex:
         if not digest:
             state = "is gone" if size is None else f"has {size:,} bytes"
             raise StorageError(
-                f"{part}: the file {state} and should have {self.ends[part]:,}; something else changed it. Run "
-                "the same command again, which asks for what was lost"
+                f"{part}: the file {state} and should have {self.ends[part]:,}; another program changed it. Run the "
+                "same command again; it asks for the lost traces again"
             )
         return digest
 

@@ -127,7 +127,7 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
         PlantedFault(
             lambda f, r: r["filter"]["select"].update(mix=[{"by": "teacher", "shares": {"strctured": 0.5}}]),
             "filter.select.mix",
-            "strctured.*there: structured",
+            "strctured.*values: structured",
         ),
         PlantedFault(
             put("filter", "card", "license", "free"), "filter.card.license", "'free' is no licence", "warning"

@@ -312,7 +312,7 @@ def test_a_server_that_fails_everything_stops_the_run_with_3_and_a_healthy_one_f
         small.recipe(broken, max_retries=0)
         done = small.distill()
     assert done.returncode == 3
-    assert "nothing has passed for" in plain_failure(done) and "everything fails" in plain_failure(done)
+    assert "no request has succeeded for" in plain_failure(done) and "everything fails" in plain_failure(done)
     generate(small.recipe(url), small.run)
     assert len(set(ids(small.run))) == len(ids(small.run)) == 120
     planned = pq.read_table(small.run / "generate" / "plan.parquet")["id"].to_pylist()

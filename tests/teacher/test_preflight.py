@@ -67,7 +67,7 @@ def test_without_traces_it_counts_and_gives_upper_bounds_and_needs_no_server_or_
     assert rows >= {"usable questions 20", "different images 4", "set aside: missing_image 1"}
     # 20 questions, 2 traces each of 1024 tokens, every one asked twice at the most.
     assert line_of(text)[:5] == ["20", "40", "0", "?", "<= 81.9k"] and line_of(text)[6:] == ["?", "-"]
-    assert "no traces to go by" in text
+    assert "there are no traces yet" in text
     script = (
         "import sys; from distill.recipe import load; from teacher.preflight import preflight;"
         f"preflight(load({str(tmp_path / 'recipe.toml')!r}), __import__('pathlib').Path({str(tmp_path / 'b')!r}));"
@@ -153,7 +153,11 @@ def test_everything_that_teachers_lack_is_said_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("teacher", "error", "message"),
     [
-        ({"prompt": "{question} {qestion}"}, RecipeError, r"\{qestion\} means nothing; did you mean \{question\}"),
+        (
+            {"prompt": "{question} {qestion}"},
+            RecipeError,
+            r"\{qestion\} is unknown; did you mean \{question\}",
+        ),
         ({"api_key_env": "NO_SUCH_KEY", "base_url": "http://127.0.0.1:9/v1"}, RecipeError, "NO_SUCH_KEY"),
         ({"model": "empty", "base_url": "http://127.0.0.1:9/v1"}, ModelError, "has no config.json"),
         (

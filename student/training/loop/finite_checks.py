@@ -30,7 +30,7 @@ def require_finite_weights(named: Iterable[tuple[str, nn.Parameter]], step: int,
     damaged = next((name for name, value in held if not bool(torch.isfinite(value.detach()).all())), None)
     names = [name for name in processes.gather(damaged) if name is not None]
     if names:
-        raise _diverged(f"after step {step} the weights {names[0]} hold values that are no numbers", stage)
+        raise _diverged(f"after step {step} the weights {names[0]} contain values that are not numbers", stage)
 
 
 def _diverged(problem: str, stage: Stage) -> DistillError:

@@ -23,8 +23,8 @@ _FORWARDED_S = 1.0
 _FIRST_STEP_S = 120.0
 _SLACK_S = 10.0
 NOTE = (
-    "distill: finishing this training step and writing a checkpoint, then stopping; "
-    "Ctrl-C again stops at once and loses the steps since the last checkpoint\n"
+    "distill: stops after this training step and a checkpoint; a second Ctrl-C stops at once and loses the steps "
+    "since the last checkpoint\n"
 )
 
 

@@ -190,7 +190,9 @@ class EmbeddedTeacher:
             raise error
         if alone and not self._has_answered:
             raise gpu_memory.explained(error) from None
-        return Completion(error=f"refused_request: the GPU's memory does not hold it alone: {first_line(error)}")
+        return Completion(
+            error=f"refused_request: the GPU's memory is too small for this request alone: {first_line(error)}"
+        )
 
     def _answer_batch(self, questions: list[_Question], done: Done, pulse: Callable[[], None]) -> None:
         if not questions:

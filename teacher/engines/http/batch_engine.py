@@ -285,8 +285,8 @@ class BatchEngine(HttpEngine):
             if fresh or not failure.refused:
                 raise
             raise TeacherError(
-                f"{self._records.place(batch)}: a batch may have been submitted, and {self._server.name} does not "
-                f"list them ({failure}); look there: {self._records.advice}"
+                f"{self._records.place(batch)}: a batch may have been submitted, but {self._server.name} cannot "
+                f"list its batches ({failure}); check there: {self._records.advice}"
             ) from None
 
     async def _answers(self, batch: SubmittedBatch, count: int) -> _BatchAnswers:
@@ -319,7 +319,7 @@ class BatchEngine(HttpEngine):
         except Failure as failure:
             if failure.kind == "HTTP 404":
                 place = self._records.place(batch)
-                remedy = f"if it is gone for good, remove {place}: its requests are then asked, and paid, again"
+                remedy = f"if it was deleted, remove {place}: its requests are then asked, and paid, again"
                 raise Failure(failure.reason, f"{failure}; {remedy}", kind=failure.kind) from None
             raise
 

@@ -131,7 +131,7 @@ class ChatClient:
                 await self._check(replica)
             except (Failure, TeacherError) as failure:
                 if not reported:
-                    text = f"goes on without {redact.url(replica.url)} until it is there: {failure}"
+                    text = f"continues without {redact.url(replica.url)} until it answers: {failure}"
                     log.warning("%s", text)
                     self._settings.say(text)
                     reported = True

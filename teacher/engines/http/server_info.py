@@ -135,15 +135,15 @@ async def server_info(
         problem = f"{address} has moved{moved}"
         if status in (301, 308):
             raise TeacherError(f"{where}.base_url: {problem}; set base_url to where the server is now")
-        raise Failure("server_error", f"{where}: {problem}; a proxy or a log-in page answers in place of the server")
+        raise Failure("server_error", f"{where}: {problem}; a proxy or a log-in page answers instead of the server")
     if status >= 500 or status in (402, 408, 425, 429):
         raise Failure("server_error", f"{where}: {url} answers HTTP {status}: {excerpt(payload)}")
     listed = parse_json(payload)
     if status == 200 and not isinstance(listed, dict | list):
-        problem = f"{address} is no list of models, but begins with {excerpt(payload)[:80]!r}"
+        problem = f"{address} is not a list of models; it begins with {excerpt(payload)[:80]!r}"
         if not url.endswith("/v1"):
             raise TeacherError(f"{where}.base_url = {url!r}: {problem}; it usually ends in /v1")
-        raise Failure("server_error", f"{where}: {problem}; a proxy or a log-in page answers in place of the server")
+        raise Failure("server_error", f"{where}: {problem}; a proxy or a log-in page answers instead of the server")
     cards = listed.get("data") if isinstance(listed, dict) else None
     cards = cards if isinstance(cards, list) else []
     name = find_served_name(teacher, model, url, cards, where)
@@ -255,6 +255,6 @@ def other_model(teacher: Teacher, asked: str, answered: str) -> str:
     if teacher.allow_other_model or same_model(asked, answered):
         return ""
     return (
-        f"model {answered!r} has answered in place of {asked!r}; start the right server, correct served_model of "
+        f"model {answered!r} has answered instead of {asked!r}; start the right server, correct served_model of "
         f"teacher '{teacher.name}', or set its allow_other_model = true if that is meant"
     )

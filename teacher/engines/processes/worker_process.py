@@ -66,7 +66,7 @@ class WorkerProcess:
             line = await asyncio.wait_for(reader.readline(), timeout_s)
         except TimeoutError:
             await self._stop_process()
-            raise self._error(process, f"was not up within start_timeout_s = {timeout_s:g}") from None
+            raise self._error(process, f"did not answer within start_timeout_s = {timeout_s:g}") from None
         if not line.endswith(b"\n"):
             await self._stop_process()
             raise self._error(process, f"ended with {exit_status(process.returncode or 0)} while starting")

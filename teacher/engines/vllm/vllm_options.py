@@ -30,9 +30,9 @@ from teacher.engines.http.chat_protocol import parse_json
 _SET_BY_RUN = {
     "model": "`model` of the teacher",
     "model-tag": "`model` of the teacher",
-    "host": "the run, which serves to itself alone",
-    "port": "the run, which takes a free one",
-    "uds": "the run, which talks over a port",
+    "host": "the run: the server listens on 127.0.0.1 only",
+    "port": "the run, which chooses a free port",
+    "uds": "the run, which uses a port",
     "headless": "the run, which needs the API",
     "served-model-name": "`served_model` of the teacher",
     "revision": "`revision` of the teacher",

@@ -133,7 +133,7 @@ class _Replica:
         ended = self.process.returncode
         await self.process.stop()
         if ended is None:
-            raise self._error(f"was not up within start_timeout_s = {timeout_s:g}")
+            raise self._error(f"did not answer within start_timeout_s = {timeout_s:g}")
         raise self._error(f"ended with {exit_status(ended)} while starting")
 
     async def revive(self) -> bool:

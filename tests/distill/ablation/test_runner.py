@@ -151,7 +151,7 @@ def test_an_arm_that_learns_from_the_test_set_is_left_out_with_the_reason(here: 
     cheats = '[ablate.own.cheats]\nabout = "x"\nset = { "stages.align.data" = "test" }\n[ablate.studies'
     (here / "mine.toml").write_text(text.replace("[ablate.studies", cheats, 1))
     ablate_recipe(load(here), here / "run", AskedArms(seeds=[0]), jobs=1, fresh=False)
-    assert "training data stands in evaluation data" in results(here)["skipped"]["cheats"]
+    assert "training data is in the evaluation data" in results(here)["skipped"]["cheats"]
     assert "cheats" not in results(here)["arms"]
 
 

@@ -65,7 +65,7 @@ def test_teachers_that_fit_better_and_make_better_students_correlate_positively(
     assert found["kendall"] == pytest.approx(-stats.kendalltau([2, 4.5, 6, 6], [4, 3, 2, 1]).statistic)
     low, high = found["ci95"]
     assert low <= found["spearman"] <= high and found["ci95_measured"][0] >= low
-    assert "cannot settle it: even two equal rankings of 4 have p = 0.083" in found["text"]
+    assert "4 teachers are too few to decide this: even two equal rankings of 4 have p = 0.083" in found["text"]
     assert (
         "agrees with" in found["text"]
         and rank_correlation("rank_surprisal", FITS, answers(0.6, 0.5, 0.45, 0.4)) == found

@@ -63,7 +63,9 @@ def test_of_many_fields_that_differ_the_first_are_listed_and_the_others_counted(
     text = artifacts.differences({f"a{n:02}": 1 for n in range(20)}, {f"b{n:02}": 1 for n in range(20)})
     lines = text.splitlines()
     assert len(lines) == 17 and lines[0] == "  a00: 1 -> '(not set)'"
-    assert lines[-1].startswith("  and 24 more fields: of another recipe or version? `distill plan ")
+    assert lines[-1].startswith(
+        "  and 24 more fields; the run may have another recipe or version: see `distill plan "
+    )
 
 
 def test_a_stage_that_is_needed_and_not_finished_says_what_to_run(tmp_path: Path) -> None:

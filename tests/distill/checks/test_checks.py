@@ -122,7 +122,7 @@ def test_every_planted_fault_is_found_with_its_key_and_what_to_do(name: str, fol
 @pytest.mark.parametrize(
     ("pages", "key", "words"),
     [
-        ({}, "teachers.far.base_url", r"is no list of models, but begins with '<html>"),
+        ({}, "teachers.far.base_url", r"is not a list of models; it begins with '<html>"),
         ({"/v1/models": LIST}, "teachers.far.base_url", "gives no chat completion"),
         ({"/v1/models": LIST, "/v1/chat/completions": COMPLETION}, "teachers.far.model", "may leave images out"),
     ],

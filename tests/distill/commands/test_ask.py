@@ -134,7 +134,7 @@ def test_a_reply_of_a_teacher_that_was_cut_says_so(run: Path, monkeypatch: pytes
     assert not whole["truncated"] and whole["tokens"] == 7
     teacher_says(monkeypatch, finish_reason="length")
     assert asked(*arguments)["stub"]["truncated"]
-    assert "(cut off: the longest reply that the recipe allows)" in ask(*arguments).stdout
+    assert "(cut off: the reply reached the token limit of the recipe)" in ask(*arguments).stdout
 
 
 def test_control_characters_of_a_model_never_reach_the_terminal(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

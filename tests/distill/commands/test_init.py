@@ -252,7 +252,7 @@ def test_rows_of_one_image_alone_and_a_card_without_an_end_are_refused_with_the_
     done = distill("photos")
     assert done.exit_code == 2 and "give rows about another image" in done.output
     done = distill("photos", "--memory", "inf")
-    assert done.exit_code == 2 and "--memory inf: give the GiB of a card" in done.output
+    assert done.exit_code == 2 and "--memory inf: give the memory of a GPU in GiB" in done.output
 
 
 def test_images_of_kinds_that_are_not_read_are_counted(tmp_path: Path) -> None:

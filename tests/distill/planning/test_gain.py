@@ -257,7 +257,7 @@ def test_the_verdict_names_the_teacher_to_take_and_what_limits_the_others() -> N
     assert verdict(worse).endswith("Take good.") and "teach 30.0 % of the questions" in limit(
         worse.teachers[1], worse
     )
-    assert "the image does not help the student" in limit(expected(blind_gap=-0.2).teachers[1], same)
+    assert "the image hardly lowers the surprisal" in limit(expected(blind_gap=-0.2).teachers[1], same)
     few = expected(traces=3)
     assert few.teachers[1].prediction is None and "3 traces; 100 are needed" in limit(few.teachers[1], few)
     assert "longer than eval.max_new_tokens" in limit(expected(sayable=0.1).teachers[1], same)

@@ -210,7 +210,7 @@ def test_allowing_overlap_warns_and_leaves_finished_evaluations_as_they_are(by_r
     allowed = load(by_row.path, {"eval.allow_overlap": "true"})
     found = leakage.refuse_leakage(allowed, tmp_path / "run", ["questions"])
     assert found.summary().splitlines()[2].split()[:6] == ["questions", "test", "15", "1", "2", "6"]
-    assert "warning: training data stands in evaluation data" in found.summary()
+    assert "warning: training data is in the evaluation data" in found.summary()
     assert str(found.overlaps[0]).startswith("[data.questions] and [data.test] overlap: 3 of 15 rows")
     assert fields_of_arms(allowed, {}) == fields_of_arms(by_row, {})
 

@@ -158,7 +158,7 @@ def test_a_plan_names_the_bottleneck_and_the_setting_that_lifts_it(plans: dict[s
     assert time is not None
     said = stage_times.advice(plans["full"], card, gpu_fit, time)
     found = re.match(
-        r"(\d+) % of its time on the card is pointwise operations \(decoder\), and the host may be too slow to start "
+        r"(\d+) % of its time on the GPU is pointwise operations \(decoder\), and the host may be too slow to start "
         r"[\d,]+ kernels a step; kernels = \"compile\" lifts the MFU to (\d+) % at most",
         said,
     )
@@ -300,7 +300,7 @@ def test_a_card_is_found_however_it_is_spelled(spelling: str, name: str):
 
 
 def test_an_unknown_card_is_an_error_that_names_the_nearest():
-    with pytest.raises(RecipeError, match=r"--gpu RTX 4080: not a known card; did you mean 'RTX 4090'\?"):
+    with pytest.raises(RecipeError, match=r"--gpu RTX 4080: not a known GPU; did you mean 'RTX 4090'\?"):
         hardware.find_gpu("RTX 4080")
 
 
@@ -338,7 +338,7 @@ def test_a_card_may_be_named_as_nvidia_smi_names_it(named: str, name: str):
     ("options", "problem"),
     [
         (["--price", "inf"], "--price inf: give an amount"),
-        (["--gpu", ""], "--gpu : not a known card"),
+        (["--gpu", ""], "--gpu : not a known GPU"),
         (["--diff", "tiny", "--gpu", "L4"], "--diff compares two recipes alone"),
         (["--diff", "tiny", "--price", "2"], "--diff compares two recipes alone"),
         (["--diff", "tiny", "--engine", "ray"], "--diff compares two recipes alone"),

@@ -160,7 +160,7 @@ def test_stages_of_another_version_are_named_where_no_key_differs(recipe: Path, 
     text = redo_text(now, now, run)
     assert (
         "no key differs\n\nwarning: " in text
-        and "warning: generate is to be made again" in text
+        and "warning: generate must run again" in text
         and "stays as it is" not in text
     )
     assert "another version measured answer" in text
@@ -377,7 +377,7 @@ def test_models_and_data_that_only_moved_make_nothing_stale_even_where_the_old_p
     shutil.rmtree(base / "old")
     assert compare_recipes(before, now).parts("traces") == ["small"]  # without a run nothing says what it was
     assert not compare_recipes(before, now, run).causes
-    assert redo_text(before, now, run).count("nothing: the same content lies there") == 3
+    assert redo_text(before, now, run).count("nothing: the content is the same") == 3
     assert "no key differs" in redo_text(now, now, run)
     (base / "new" / "rows.jsonl").write_text('{"question": "How many now?", "answer": "4"}\n')
     assert compare_recipes(now, now, run).causes["generate"] == ["data.questions.source"]
@@ -423,7 +423,7 @@ def test_the_same_images_in_another_folder_make_nothing_stale_even_where_the_old
     note_images(run, before)
     now = with_images(pictured, "new")
     assert len(compare_recipes(before, now).changes) == 3 and not compare_recipes(before, now).causes
-    assert redo_text(before, now, run).count("nothing: the same content lies there") == 3
+    assert redo_text(before, now, run).count("nothing: the content is the same") == 3
     assert {"generate", "train:align", "eval"} <= {*compare_recipes(before, with_images(pictured, "others")).causes}
     shutil.rmtree(pictured.parent / "old")
     assert not compare_recipes(before, now, run).causes

@@ -64,7 +64,7 @@ def test_a_value_of_no_kind_that_its_key_takes_is_one_line_under_its_key(
 def test_names_that_come_twice_are_listed_apart_from_those_that_differ_in_case(tmp_path: Path) -> None:
     names = "".join(f'[[teachers]]\nname = "{name}"\nmodel = "m"\n' for name in ("b", "b", "C", "c", "d"))
     assert refused(tmp_path, names) == [
-        "teachers must have distinct names; repeated: b; C, c, which differ in case alone"
+        "teachers must have distinct names; repeated: b; C, c, which differ only in upper and lower case"
     ]
 
 

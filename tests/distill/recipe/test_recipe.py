@@ -165,7 +165,7 @@ def test_a_value_of_the_wrong_form_is_refused_with_what_a_good_one_is() -> None:
         ('model = "somebody/teacher"', 'model = "a"\nprompt = "Think."', "prompt must contain {question}"),
         ('model = "somebody/teacher"', 'model = "a"\nbackend = "openai"', "needs base_url"),
         ('name = "reason"', 'name = "align"', "stages must have distinct names; repeated: align"),
-        ('name = "reason"', 'name = "Align"', "repeated: Align, align, which differ in case alone"),
+        ('name = "reason"', 'name = "Align"', "repeated: Align, align, which differ only in upper and lower case"),
         (
             "[data.captions]",
             '[data.Questions]\nsource = "q.jsonl"\n[data.captions]',
@@ -370,7 +370,7 @@ def test_a_path_that_no_disk_can_hold_is_refused_with_its_key(path: Path, source
 def test_a_recipe_of_lists_in_lists_is_no_traceback(tmp_path: Path) -> None:
     file = tmp_path / "deep.toml"
     file.write_text("x = " + "[" * 5000 + "]" * 5000)
-    with pytest.raises(RecipeError, match="more deeply than can be read"):
+    with pytest.raises(RecipeError, match="nested too deeply"):
         loading.load(file)
 
 

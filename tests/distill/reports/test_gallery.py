@@ -142,7 +142,7 @@ def test_questions_that_some_arm_did_not_answer_are_not_shown():
 
 def test_what_is_wrong_with_a_reply_is_said_in_words():
     said = {"truncated": False, "well_formed": False, "unsupported_values": 2, "consistent": False}
-    assert gallery._notes(said) == ("malformed", "unsupported value", "answer not of its rationale")
+    assert gallery._notes(said) == ("malformed", "unsupported value", "answer differs from its rationale")
     assert gallery._notes({"truncated": True, "well_formed": False}) == ("cut off",)
     assert gallery._notes({"well_formed": True, "consistent": None, "unsupported_values": None}) == ()
 

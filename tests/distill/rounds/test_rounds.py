@@ -286,7 +286,7 @@ def test_a_round_of_which_the_filter_keeps_nothing_is_the_end_of_the_rounds(plac
         made_round = make_round(made, run, 1, steps)
         assert made_round.traces == 0 and made_round.returned > 5
         assert made_round.ended.startswith(
-            f"there is no round 1: the filter kept no new trace of {made_round.returned} questions; `distill filter "
+            f"there is no round 1: the filter kept no new trace for {made_round.returned} questions; `distill filter "
         )
 
 

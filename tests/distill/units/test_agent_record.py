@@ -380,7 +380,7 @@ def test_an_agent_that_cannot_give_a_sign_says_so_once_and_goes_on(
         assert beaten.wait(60)
         assert orjson.loads(store.read(f"agents/{own.name}.json"))["signs"] >= 4
     (told,) = [record.message for record in caplog.records]
-    assert "can give no sign of life (RuntimeError: the numbers changed)" in told
+    assert "cannot write its heartbeat (RuntimeError: the numbers changed)" in told
 
 
 def test_an_interrupt_during_an_outage_ends_at_once_and_stays_an_interrupt(

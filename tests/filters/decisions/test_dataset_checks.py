@@ -122,8 +122,8 @@ def test_leaked_questions_that_were_dropped_are_noted_and_those_of_the_dataset_w
     assert (check.count, check.checked) == (
         1,
         2,
-    ) and "1 questions of the dataset stand in [data.test]" in check.warning
-    assert notes[0].startswith("2 of the questions stand in [data.test] with their pictures; none of their traces")
+    ) and "1 questions of the dataset are in [data.test]" in check.warning
+    assert notes[0].startswith("2 of the questions are in [data.test] with their pictures; none of their traces")
     database.execute("CREATE OR REPLACE TABLE decisions AS SELECT id, true AS selected FROM local")
     check, notes = _leak_check(database)
     assert check.count == 3 and not [note for note in notes if "none of their traces" in note]

@@ -365,8 +365,8 @@ def test_teachers_that_see_the_gold_answer_are_compared_with_a_fifth_where_no_ot
     assert guessing == {n for n in range(61) if wilson(n, 60)[0] > 0.2}
     assert found[60][0].change.startswith("teachers.structured.hinted, now true: ")
     assert found[60][0].problem == (
-        "100 % (60 of 60) traces of structured, brief, shown the gold answer, state values that the image does not "
-        "have: a student learns to guess"
+        "100 % (60 of 60) traces of structured, brief, shown the gold answer, state values that are not in the "
+        "image: a student learns to guess"
     )
     assert all(diagnose(replace(base, unseen={False: unseen(n)}))[0].name == "dataset" for n in range(61))
 

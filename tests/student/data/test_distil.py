@@ -114,7 +114,7 @@ def test_the_loss_is_likelihood_and_divergence_by_their_weight(place: Path):
 
 def test_a_teacher_with_other_tokens_stops_the_stage_before_a_step(place: Path):
     teachers(place, shift=1)
-    with pytest.raises(ModelError, match=r"teacher 'odd' has other tokens than the student"):
+    with pytest.raises(ModelError, match=r"teacher 'odd' has another tokenizer than the student"):
         train(worlds.recipe(place, stage(0.5)), place / "run")
     assert not list(read_jsonl(place / "run/train/reason/metrics.jsonl"))
 

@@ -209,7 +209,7 @@ def test_commands_for_one_process_say_so():
         capture_output=True,
         text=True,
     )
-    assert ran.returncode == 2 and "only `distill train` takes several" in ran.stderr
+    assert ran.returncode == 2 and "only `distill train` runs in several" in ran.stderr
 
 
 @pytest.mark.slow
@@ -274,7 +274,7 @@ def command(world: Path, run: Path, *, steps: int) -> list[str]:
 
 def assert_stopped_with_one_checkpoint_and_one_message(run: Path, said: str) -> None:
     assert said.count("run the same command again to resume") == 1, said
-    assert said.count("writing a checkpoint, then stopping") == 1, said
+    assert said.count("stops after this training step and a checkpoint") == 1, said
     assert len(list((run / "train" / "whole" / "checkpoints").glob("checkpoint-*/complete"))) == 1
 
 

@@ -141,7 +141,7 @@ def test_a_loss_that_did_not_fall_is_not_said_to_have_fallen(tmp_path: Path) -> 
     assert "The loss did not fall in 200 steps (1.50 to 1.60" in problem(tmp_path, log(1.5, 1.5, 1.5, 1.6, right=0.6))
     lost = log(1.5, 1.4, 1.3, 1.2)
     lost[3]["loss"] = None
-    assert problem(tmp_path, lost) == "The loss is no number at step 200: the weights are destroyed"
+    assert problem(tmp_path, lost) == "The loss is not a number at step 200: the weights are destroyed"
 
 
 @pytest.mark.parametrize(
@@ -355,13 +355,15 @@ def test_a_difference_that_the_questions_do_not_decide_is_no_good_news(tmp_path:
     (found,) = found_of_student(tmp_path, few, deltas=deltas, **none)
     assert (found.kind, found.name) == ("open", "undecided")
     assert found.text == (
-        "distilled is right in 0 % [0, 26]; 11 questions do not decide whether it is better than "
+        "distilled is right in 0 % [0, 26]; 11 questions are too few to decide whether it is better than "
         "untouched (+0 points [-21, +21]) and than answers (-18 points [-44, +14]). Change data.test: four times as "
         "many questions halve such an interval."
     )
     narrow = {"untouched": {"delta": 0.2, "ci95": [0.1, 0.3]}, "answers": {"delta": 0.0, "ci95": [-0.02, 0.02]}}
     (found,) = found_of_student(tmp_path, replies(), deltas=narrow)
-    assert found.problem.startswith("distilled is right in 75 % [63, 84], +20 points over untouched; 60 questions do")
+    assert found.problem.startswith(
+        "distilled is right in 75 % [63, 84], +20 points over untouched; 60 questions are"
+    )
     assert (found.kind, found.change) == ("open", "")
 
 

@@ -49,14 +49,16 @@ def test_a_domain_that_was_not_trained_is_named_with_the_first_step_that_lacks_i
     (finding,) = found(left, after("the stage reason", **TWO), wrong=("charts",))
     assert finding.name == "test_group_untrained" and finding.certainty == "certain"
     assert "no rows of the domain 'charts': they are 33 % (40 of 120) of the test" in finding.problem
-    assert "they are lost by the rule misread" in finding.problem
+    assert "the step that loses them is the rule misread" in finding.problem
     assert "right in 0 % (0 of 40) of them, and in 100 % (80 of 80) of the others" in finding.problem
     assert finding.change == "the key of the rule misread, or test without them"
 
 
 def test_a_stage_that_leaves_a_domain_out_is_named() -> None:
     (finding,) = found([after("the selection", **ALL)], after("the stage reason", **TWO))
-    assert "lost by the stage reason" in finding.problem and finding.change.startswith("the key of the stage reason")
+    assert "the step that loses them is the stage reason" in finding.problem and finding.change.startswith(
+        "the key of the stage reason"
+    )
     left = [after("the selection", **ALL)]
     assert found(left, after("the stage reason", **TWO), after("the stage polish", charts=60)) == []
 

@@ -166,8 +166,8 @@ def test_a_merge_that_kept_the_base_is_an_error(
     shutil.copyfile(*(run / "train" / stage / "model" / "model.safetensors" for stage in ("first", "lora")))
     export(run, tmp_path / "out", stage="lora")
     message = refused(recipe, run, tmp_path / "out", "lora")
-    assert "learned: the merge kept the weights that the stage started from" in message
-    assert "adapter: the merged student is not its start with the adapter" in message
+    assert "learned: the merged weights are those that the stage started from" in message
+    assert "adapter: the merged student differs from its start model with the adapter" in message
 
 
 def test_a_merge_that_lost_a_layer_is_an_error(
@@ -178,7 +178,7 @@ def test_a_merge_that_lost_a_layer_is_an_error(
     edit(run / "train" / "lora" / "model", QUERY, lambda _: before[QUERY])
     export(run, tmp_path / "out", stage="lora")
     message = refused(recipe, run, tmp_path / "out", "lora")
-    assert "adapter: the merged student is not its start with the adapter" in message
+    assert "adapter: the merged student differs from its start model with the adapter" in message
     assert "learned:" not in message and "weights:" not in message
 
 
@@ -204,7 +204,7 @@ def test_a_prompt_that_the_server_tokenises_otherwise_is_an_error(recipe: Recipe
     message = refused(
         recipe, run, tmp_path / "out", "lora", lambda replies: [(prompt[1:], reply) for prompt, reply in replies]
     )
-    assert "same_prompts: the server makes other token ids of the same questions: 0 (limit 1)" in message
+    assert "same_prompts: the server encodes the same questions to other token ids: 0 (limit 1)" in message
 
 
 def test_in_bfloat16_differing_replies_are_reported_and_an_adapter_is_allowed_its_rounding(

@@ -96,7 +96,7 @@ def test_a_signal_ends_training_with_a_checkpoint_from_which_the_same_weights_co
     for step in steps:
         interrupted(recipe, place, number, step)
         assert checkpoints(place) == [f"checkpoint-{step + 1}"]
-        assert "writing a checkpoint, then stopping" in capfd.readouterr().err
+        assert "stops after this training step and a checkpoint" in capfd.readouterr().err
     assert signal.getsignal(number) is before
     train(recipe, place / "run")
     assert same(unbroken[False], place)

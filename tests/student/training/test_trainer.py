@@ -278,7 +278,9 @@ def test_a_stage_of_a_single_step_learns(world: Path, tmp_path: Path):
 
 def test_weights_that_the_last_step_makes_no_numbers_end_the_stage_and_are_never_saved(world: Path, tmp_path: Path):
     run = Run("siq-vl", world, tmp_path, max_steps=2, learning_rate=1e39)
-    with pytest.raises(DistillError, match=r"after step 2 the weights .* hold values that are no numbers.*1e\+39"):
+    with pytest.raises(
+        DistillError, match=r"after step 2 the weights .* contain values that are not numbers.*1e\+39"
+    ):
         run.fit()
     assert all(math.isfinite(log.loss) for log in run.logs) and checkpoints.last_checkpoint(run.folder) is None
 

@@ -140,7 +140,7 @@ def test_a_row_that_alone_fails_gets_its_error_and_costs_no_other_row(world: Wor
 def test_rows_of_which_none_passes_are_no_errors_and_the_run_stops(world: World) -> None:
     for row in world.rows:
         row["question"] += " fault=400"
-    with pytest.raises(CircuitOpen, match=r"nothing has passed.*of no use"):
+    with pytest.raises(CircuitOpen, match=r"no request has succeeded.*of no use"):
         world.generate()
     assert world.records() == []
 
@@ -361,7 +361,7 @@ def test_a_batch_of_which_nothing_is_known_is_not_paid_again_unasked(world: Worl
     path.write_bytes(orjson.dumps(orjson.loads(path.read_bytes()) | {"batch": ""}))
     (world.run / "generate" / "stub" / "part-00000.jsonl").unlink()
     server.faults.statuses = {"GET /v1/batches": [405] * 1000}  # more than are tried before patience ends
-    with pytest.raises(TeacherError, match=r"a batch may have been submitted.*does not list them"):
+    with pytest.raises(TeacherError, match=r"a batch may have been submitted.*cannot list its batches"):
         world.generate(fresh=True)
     server.faults.statuses.clear()
     world.generate(fresh=True)

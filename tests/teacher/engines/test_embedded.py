@@ -125,7 +125,7 @@ def test_a_request_that_memory_does_not_hold_alone_is_refused_and_one_that_comes
     assert refused == {request.id for request in asked if len(engine.render(request.prompt)) == longest}
     (name,) = refused
     assert found[name].error.startswith(
-        "refused_request: the GPU's memory does not hold it alone: CUDA out of memory"
+        "refused_request: the GPU's memory is too small for this request alone: CUDA out of memory"
     )
     engine = EmbeddedTeacher(who, str(model), max_pixels=10**8)
     hold(engine, lambda ids: False)

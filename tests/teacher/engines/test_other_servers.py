@@ -81,7 +81,7 @@ def test_a_page_in_the_place_of_the_list_of_models_is_no_server_of_a_student() -
     page = (200, "", b"<html>Log in</html>")
     with (
         pages({"/v1/models": page}) as url,
-        pytest.raises(ModelError, match=r"eval.*is no list of models, but begins"),
+        pytest.raises(ModelError, match=r"eval.*is not a list of models; it begins"),
     ):
         asyncio.run(check_server("mine", student_at(url)))
 
@@ -106,7 +106,7 @@ def test_a_server_that_answers_with_another_model_is_refused_unless_allowed(worl
     world.add_rows(3)
     with stub_server.serve(mode="other") as url:
         world.add_teacher(url)
-        with pytest.raises(TeacherError, match=r"model .another. has answered in place of 'stub'.*allow_other_model"):
+        with pytest.raises(TeacherError, match=r"model .another. has answered instead of 'stub'.*allow_other_model"):
             world.generate()
         assert world.records() == []
         world.teachers[0]["allow_other_model"] = True

@@ -198,7 +198,7 @@ def test_a_server_that_is_not_up_in_time_is_ended(fake: Path, pids: Path, tmp_pa
         async with Servers(teacher(fake, pids, "--slow", "60", start_timeout_s=1), "m", tmp_path):
             pytest.fail("must not come up")
 
-    with pytest.raises(TeacherError, match=r"not up within start_timeout_s = 1"):
+    with pytest.raises(TeacherError, match=r"did not answer within start_timeout_s = 1"):
         asyncio.run(run())
     assert gone(started(pids))
 
