@@ -72,13 +72,36 @@ def open_teacher(
             "logprobs": 0,
         }
     )
-    model = model_of(recipe, teacher)
     # Images may come from any source of the recipe.
-    engine = _OpenEngine(engine_settings(recipe, teacher, model, folder, max_pixels=recipe.max_pixels), on_completion)
-    try:
-        yield lambda questions: engine(questions) if questions else []
-    finally:
-        engine.close()
+    settings = engine_settings(recipe, teacher, model_of(recipe, teacher), folder, max_pixels=recipe.max_pixels)
+    engine: Engine | None = None
+    answers: dict[str, str] = {}
+
+    def done(request: Request, completion: Completion) -> None:
+        on_completion(completion)
+        if not completion.error:
+            answers[request.id] = answer_text(completion.text, tagged=teacher.reasoning == "tags")
+
+    async def answer(requests: Sequence[Request]) -> None:
+        nonlocal engine
+        if engine is None:
+            engine = await stack.enter_async_context(connect(settings))
+        await engine.answer(getter(requests), done)
+
+    def ask(questions: Sequence[AskedQuestion]) -> list[str]:
+        requests = _requests(settings, questions)
+        answers.clear()
+        if requests:
+            runner.run(answer(requests))
+        return [answers.get(request.id, "") for request in requests]
+
+    # The loop of the engine runs during calls only.
+    with event_loop.Runner() as runner:
+        stack = AsyncExitStack()
+        try:
+            yield ask
+        finally:
+            runner.run(stack.aclose())
 
 
 def answer_text(text: str, *, tagged: bool = False) -> str:
@@ -92,42 +115,6 @@ def answer_text(text: str, *, tagged: bool = False) -> str:
     if tagged or text.lstrip().startswith(tuple(opening for opening, _ in TAGS)):
         return ""
     return text.strip()
-
-
-class _OpenEngine:
-    """Keeps one engine open between calls; its loop runs during calls only."""
-
-    def __init__(self, settings: EngineSettings, on_completion: Callable[[Completion], None]) -> None:
-        self._settings = settings
-        self._on_completion = on_completion
-        self._runner = event_loop.Runner()
-        self._stack = AsyncExitStack()
-        self._engine: Engine | None = None
-        self._answers: dict[str, str] = {}
-        """Of the last call, by the request's id."""
-
-    def __call__(self, questions: Sequence[AskedQuestion]) -> list[str]:
-        requests = _requests(self._settings, questions)
-        self._answers.clear()
-        self._runner.run(self._ask(requests))
-        return [self._answers.get(request.id, "") for request in requests]
-
-    async def _ask(self, requests: Sequence[Request]) -> None:
-        if self._engine is None:
-            self._engine = await self._stack.enter_async_context(connect(self._settings))
-        await self._engine.answer(getter(requests), self._done)
-
-    def _done(self, request: Request, completion: Completion) -> None:
-        self._on_completion(completion)
-        if not completion.error:
-            tagged = self._settings.teacher.reasoning == "tags"
-            self._answers[request.id] = answer_text(completion.text, tagged=tagged)
-
-    def close(self) -> None:
-        try:
-            self._runner.run(self._stack.aclose())
-        finally:
-            self._runner.close()
 
 
 def _requests(settings: EngineSettings, questions: Sequence[AskedQuestion]) -> list[Request]:

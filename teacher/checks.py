@@ -133,11 +133,14 @@ def require_url(url: str, where: str) -> None:
 
 
 def _check_model(recipe: Recipe, teacher: Teacher) -> None:
-    """Raises ModelError for a local checkpoint that no engine could load; hub names are not looked up."""
+    """Raises ModelError for a local checkpoint that no engine could load.
+
+    Names of models of the hub and of hosted APIs are not looked up.
+    """
     folder = Path(recipe.local_or_hub(teacher.model))
     if folder.is_dir():
         _check_checkpoint(teacher, folder)
-    elif not folder.exists() and _has_weights(teacher) and not _HUB_NAME.fullmatch(teacher.model):
+    elif not folder.exists() and not teacher.capabilities.may_charge and not _HUB_NAME.fullmatch(teacher.model):
         local = recipe.local(teacher.model)
         suggestion = did_you_mean(local.name, [path.name for path in local.parent.glob("*/")])
         raise ModelError(
@@ -148,11 +151,6 @@ def _check_model(recipe: Recipe, teacher: Teacher) -> None:
         raise ModelError(
             f"teacher '{teacher.name}': model = {teacher.model!r} is a file; give the folder of a checkpoint"
         )
-
-
-def _has_weights(teacher: Teacher) -> bool:
-    """Whether its model is a checkpoint that something here loads, not only the name of a hosted model."""
-    return not teacher.capabilities.may_charge
 
 
 def _check_checkpoint(teacher: Teacher, folder: Path) -> None:

@@ -214,7 +214,7 @@ def traces_there(policy: TeacherPolicy, index: TraceIndex, sample: Sample) -> in
     sample_policy = policy.sample_policy(sample)
     if sample_policy is None:
         return 0
-    sample_policy.state_of(policy.status_of)
+    _ = sample_policy.state  # which makes every attempt that follows from the traces
     return sum(request.id in index for request in sample_policy.attempts)
 
 

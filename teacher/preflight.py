@@ -82,10 +82,10 @@ def preflight(
                 plan = question_plan.read_plan(folder)
         if probe and plan.folder == folder and not done:
             ask(recipe, models, _probe(recipe, plan, probe), on_progress)
-        contents, usage = _inspect_plan(recipe, models, plan, folder)
+        images, domains, usage = _inspect_plan(recipe, models, plan, folder)
         if plan.folder != folder:
             shutil.rmtree(plan.folder)
-    return "\n\n".join([_source_table(plan, contents), _teacher_table(recipe, usage)])
+    return "\n\n".join([_source_table(plan, images, domains), _teacher_table(recipe, usage)])
 
 
 def _probe(recipe: Recipe, plan: question_plan.QuestionPlan, count: int) -> _Probe:
@@ -103,18 +103,10 @@ def _check_teachers(recipe: Recipe) -> None:
         raise RecipeError("\n".join(str(problem) for problem in problems))
 
 
-@dataclass(slots=True)
-class _PlanContents:
-    """Facts of a plan besides its counts."""
-
-    images: int
-    domains: Counter[str]
-
-
 def _inspect_plan(
     recipe: Recipe, models: Mapping[str, Model], plan: question_plan.QuestionPlan, folder: Path
-) -> tuple[_PlanContents, dict[str, TeacherUsage]]:
-    """Go through the samples of a plan: what they are, and what each teacher has done about them."""
+) -> tuple[int, Counter[str], dict[str, TeacherUsage]]:
+    """Go through the samples of a plan: their images and domains, and what each teacher has done about them."""
     indexes = {teacher.name: read_index(folder / teacher.name, teacher) for teacher in recipe.teachers}
     policies = teacher_policies(recipe, models, indexes, include_failures=False)
     journals = {name: summarize_journals(folder / name) for name in policies}
@@ -135,12 +127,12 @@ def _inspect_plan(
                 usage[teacher.name].add(sample.domain, *used)
     for index in indexes.values():
         index.close()
-    return _PlanContents(images=len(images), domains=domains), usage
+    return len(images), domains, usage
 
 
-def _source_table(plan: question_plan.QuestionPlan, contents: _PlanContents) -> str:
-    rows = [("usable questions", f"{plan.samples:,}"), ("different images", f"{contents.images:,}")]
-    rows += [(f"domain {name}", f"{count:,}") for name, count in contents.domains.most_common(20) if name]
+def _source_table(plan: question_plan.QuestionPlan, images: int, domains: Counter[str]) -> str:
+    rows = [("usable questions", f"{plan.samples:,}"), ("different images", f"{images:,}")]
+    rows += [(f"domain {name}", f"{count:,}") for name, count in domains.most_common(20) if name]
     rows += [(f"set aside: {reason}", f"{count:,}") for reason, count in plan.quarantined.most_common()]
     return table(("source", "count"), rows)
 

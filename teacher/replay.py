@@ -43,9 +43,13 @@ def replay(recipe: Recipe, run: Path, trace_id: str, *, resend: bool = False) ->
     if teacher is None:
         raise RecipeError(f"{recipe.path}: no teacher '{record['teacher']}', which wrote trace {record['id']}")
     model = model_of(recipe, teacher)
-    request = _rebuild_request(recipe, folder, record, Author(teacher=teacher, model=model, seed=recipe.seed))
+    author = Author(teacher=teacher, model=model, seed=recipe.seed)
+    request = _rebuild_request(recipe, folder, record, author)
     if choice := record.get("choice"):
-        request = _rebuild_choices(request, Author(teacher=teacher, model=model, seed=recipe.seed), **choice)
+        # The request that asked for the other choices, too.
+        first = request.k - choice["index"]
+        asked, *others = (author.attempt_at(request, k) for k in range(first, first + choice["of"]))
+        request = replace(asked, siblings=tuple(others))
     settings = engine_settings(recipe, teacher, model, folder / teacher.name, max_failure_share=1.0)
     if resend:
         direct = replace(settings, teacher=teacher.direct)
@@ -123,13 +127,6 @@ def _rebuild_request(recipe: Recipe, folder: Path, record: Mapping[str, Any], au
         f"trace {record['id']} cannot be asked again in the same way; these have changed since then: "
         f"{', '.join(_changes(recipe, record, author, sample, first))}"
     )
-
-
-def _rebuild_choices(request: Request, author: Author, index: int, of: int) -> Request:
-    """The request that asked for a trace, and for the other choices of the same request."""
-    numbers = range(request.k - index, request.k - index + of)
-    each = [author.attempt_at(request, k) for k in numbers]
-    return replace(each[0], siblings=tuple(each[1:]))
 
 
 def _attempts(author: Author, first: Request, sampling: Sampling, attempt: int) -> Iterator[Request]:

@@ -212,21 +212,28 @@ class RowFailures:
     def __init__(self, row: str) -> None:
         self.row = row
         self.tries = 0
-        self._at: dict[RowServer, _ServerFailures] = {}
-        self._last: _ServerFailures | None = None
+        self._counts: Counter[RowServer] = Counter()
+        """Failures at each server. The last one counts only where another row has passed there since."""
+        self._passes: dict[RowServer, int] = {}
+        """Passes of each server when the row last failed there."""
+        self._last: RowServer | None = None
 
-    def failed(self, dependency: Dependency, failure: Failure, server: RowServer | None = None) -> None:
+    def failed(self, dependency: Dependency, failure: Failure, server: RowServer) -> None:
         """`server` is the one of the dependency's servers at which the row failed."""
         dependency.failed(self.row, failure)
         self.tries += 1
-        server = server or dependency
-        self._last = self._at.setdefault(server, _ServerFailures(server))
-        self._last.failed()
+        self._counts[server] += self._another_passed(server)
+        self._passes[server] = server.passes
+        self._last = server
+
+    def _another_passed(self, server: RowServer) -> bool:
+        """Whether another row has passed at a server since this one failed there."""
+        return server.passes > self._passes.get(server, -1)
 
     @property
     def no_other_passed(self) -> bool:
         """Whether no other row has passed since the last failure, at the server of that failure."""
-        return self._last is not None and not self._last.another_passed
+        return self._last is not None and not self._another_passed(self._last)
 
     def has_enough(self, dependency: Dependency, failure: Failure) -> bool:
         """Whether the row is the cause if another row passes at the server of the last failure."""
@@ -238,7 +245,8 @@ class RowFailures:
 
     @property
     def _confirmed(self) -> int:
-        return sum(failures.confirmed for failures in self._at.values())
+        """Failures that another row's pass has followed."""
+        return sum(count - (not self._another_passed(server)) for server, count in self._counts.items())
 
     def backoff_s(self, failure: Failure, patience_s: float) -> float:
         """Until the next try. It has a random part, so that requests that failed together do not return together."""
@@ -248,26 +256,3 @@ class RowFailures:
             first_s = _REFUSED_BACKOFF_S if failure.of_the_request else _BACKOFF_S
             wait_s = first_s * 2 ** min(self.tries - 1, 10) * random.uniform(0.5, 1)
         return min(wait_s, MAX_WAIT_S, max(_BACKOFF_S, patience_s / 4))
-
-
-class _ServerFailures:
-    """The failures of one row at one server."""
-
-    def __init__(self, server: RowServer) -> None:
-        self._server = server
-        self._count = 0
-        self._passes = -1
-
-    def failed(self) -> None:
-        self._count += self.another_passed
-        self._passes = self._server.passes
-
-    @property
-    def another_passed(self) -> bool:
-        """Whether another row has passed since the last failure."""
-        return self._server.passes > self._passes
-
-    @property
-    def confirmed(self) -> int:
-        """Failures that another row's pass has followed."""
-        return self._count if self.another_passed else self._count - 1

@@ -10,8 +10,7 @@ where it is not the default; options of a server that change its answers are com
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,8 +24,6 @@ from distill.recipe.sections.sampling import Sampling, omitted_keys
 from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
 from teacher.messages.prompts import Prompt, prompt, prompt_sha
-
-_SAMPLINGS_KEPT = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +82,6 @@ def precision_key(teacher: Teacher) -> dict[str, str]:
     return {"dtype": teacher.dtype} if teacher.capabilities.in_process and teacher.dtype != default else {}
 
 
-@lru_cache(maxsize=256)
-def sampling_key(sampling: Sampling) -> dict[str, Any]:
-    """The sampling values in force."""
-    return affecting(sampling, "traces")
-
-
 class _Asked(NamedTuple):
     """What a request asks about: a sample, the draft to work on ("": none), and their prompt with its digest."""
 
@@ -104,24 +95,17 @@ def _asked_by(request: Request) -> _Asked:
     return _Asked(request.sample, request.draft, request.prompt, request.prompt_sha)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
     """A teacher, the model it is, and the run's seed: all that its requests depend on besides the sample."""
 
-    teacher: Teacher
-    model: Model
-    seed: int
-    _last_asked: list[_Asked] = field(default_factory=list, repr=False, compare=False)
-    """What was asked last: a sample's requests come together."""
-    _settings: dict[str, Any] = field(init=False, repr=False, compare=False)
-    """The teacher's settings that every id covers, as JSON text."""
-    _sampling: dict[int, tuple[Sampling, orjson.Fragment]] = field(default_factory=dict, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        settings = affecting(self.teacher, "traces") | precision_key(self.teacher)
-        settings |= {"model": self.model.key}
-        texts = {name: orjson.Fragment(canonical(value)) for name, value in settings.items()}
-        object.__setattr__(self, "_settings", texts)
+    def __init__(self, *, teacher: Teacher, model: Model, seed: int) -> None:
+        self.teacher, self.model, self.seed = teacher, model, seed
+        settings = affecting(teacher, "traces") | precision_key(teacher) | {"model": model.key}
+        self._settings = {name: orjson.Fragment(canonical(value)) for name, value in settings.items()}
+        """The teacher's settings that every id covers, as JSON text."""
+        self._last_asked: _Asked | None = None
+        """A sample's requests come together."""
+        self._last_sampling: tuple[Sampling | None, orjson.Fragment] = (None, orjson.Fragment(b""))
 
     def first_attempt(self, sample: Sample, k: int, *, draft: str = "", draft_text: str = "") -> Request:
         """The first attempt at `k`; for a teacher that works on drafts, on the trace `draft`, saying `draft_text`."""
@@ -139,26 +123,20 @@ class Author:
 
     def _asked(self, sample: Sample, draft: str, draft_text: str) -> _Asked:
         """The prompt with its digest, worked out once for all the traces asked of it."""
-        for known in self._last_asked:
-            if known.sample.id == sample.id and known.draft == draft:
-                return known._replace(sample=sample)
+        known = self._last_asked
+        if known is not None and known.sample.id == sample.id and known.draft == draft:
+            return known._replace(sample=sample)
         made = prompt(self.teacher, sample, draft_text)
-        asked = _Asked(sample, draft, made, prompt_sha(made))
-        self._last_asked[:] = [asked]
+        self._last_asked = asked = _Asked(sample, draft, made, prompt_sha(made))
         return asked
 
     def _sampling_text(self, sampling: Sampling) -> orjson.Fragment:
-        known = self._sampling.get(id(sampling))
-        if known is None:
-            if len(self._sampling) >= _SAMPLINGS_KEPT:
-                self._sampling.clear()
-            # The object is kept beside its text, so that no other object gets its id().
-            known = self._sampling[id(sampling)] = (sampling, orjson.Fragment(canonical(self._in_force(sampling))))
-        return known[1]
-
-    def _in_force(self, sampling: Sampling) -> dict[str, Any]:
-        left_out = omitted_keys(self.teacher.omit)
-        return {name: value for name, value in sampling_key(sampling).items() if name not in left_out}
+        """The sampling values in force as JSON text."""
+        if self._last_sampling[0] is not sampling:
+            left_out = omitted_keys(self.teacher.omit)
+            values = {name: value for name, value in affecting(sampling, "traces").items() if name not in left_out}
+            self._last_sampling = (sampling, orjson.Fragment(canonical(values)))
+        return self._last_sampling[1]
 
     def _named(self, asked: _Asked, k: int, sampling: Sampling, *, attempt: int = 0, reseeds: int = 0) -> Request:
         """The request with its seed and its id."""

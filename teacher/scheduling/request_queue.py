@@ -118,8 +118,7 @@ class RequestQueue:
     def _settle(self, sample_id: str) -> None:
         """End a sample that is left to another agent, if that is done with it."""
         sample = self._left[sample_id]
-        sample_policy = self.policy.sample_policy(sample)
-        if sample_policy is not None and sample_policy.state_of(self.policy.status_of).done:
+        if self.policy.state_of(sample).done:
             del self._left[sample_id]
             self._add_sample(sample)
 
@@ -173,8 +172,7 @@ class RequestQueue:
 
     def _queue_open(self, sample_policy: SamplingPolicy, *, first: bool) -> None:
         """Queue the open requests of a sample, or drop the sample when it is done."""
-        state = sample_policy.state_of(self.policy.status_of)
-        sample = sample_policy.sample
+        state, sample = sample_policy.state, sample_policy.sample
         if first and len(state.open) < len(sample_policy.attempts):
             self._count_known(sample_policy)
         if state.done:

@@ -76,29 +76,27 @@ class TeacherPolicy:
     def __init__(self, author: Author, rules: Rules, status_of: StatusLookup, after: "TeacherPolicy | None") -> None:
         self.author = author
         self.teacher = author.teacher
-        self._rules = rules
+        self.rules = rules
         self.status_of = status_of
         self._after = after
 
     def sample_policy(self, sample: Sample) -> "SamplingPolicy | None":
         """This teacher's policy for a sample; None while another teacher has to finish first."""
-        if self.teacher not in route(self._rules.teachers, sample):
-            return SamplingPolicy(self.author, self._rules, sample, ())
+        if self.teacher not in route(self.rules.teachers, sample):
+            return SamplingPolicy(self, sample, ())
         if self._after is None:
-            return SamplingPolicy(self.author, self._rules, sample, _independent_slots(self.teacher))
+            return SamplingPolicy(self, sample, _independent_slots(self.teacher))
         before = self._after.state_of(sample)
-        if not before.done:
-            return None
-        return SamplingPolicy(self.author, self._rules, sample, self._slots(sample, before.finals))
+        return SamplingPolicy(self, sample, self._slots(sample, before.finals)) if before.done else None
 
     def state_of(self, sample: Sample) -> SampleState:
         sample_policy = self.sample_policy(sample)
-        return SampleState(waiting=True) if sample_policy is None else sample_policy.state_of(self.status_of)
+        return SampleState(waiting=True) if sample_policy is None else sample_policy.state
 
     def _slots(self, sample: Sample, before: Sequence[FinalAttempt]) -> "Sequence[_Slot]":
         """The traces that follow from those of the teacher before."""
         match self.teacher.when:
-            case "unsure" if not is_unsure(sample, before, self.teacher.sure_share, self._rules):
+            case "unsure" if not is_unsure(sample, before, self.teacher.sure_share, self.rules):
                 return ()
             case "failed" if any(final.complete for final in before):
                 return ()
@@ -127,23 +125,23 @@ def _independent_slots(teacher: Teacher) -> Sequence[_Slot]:
 class SamplingPolicy:
     """One teacher's work on one sample. Each request is made once and kept."""
 
-    def __init__(self, author: Author, rules: Rules, sample: Sample, slots: Sequence[_Slot]) -> None:
+    def __init__(self, policy: TeacherPolicy, sample: Sample, slots: Sequence[_Slot]) -> None:
         self.sample = sample
-        self._author = author
-        self._rules = rules
+        self._policy = policy
         self._slots = slots
         self._attempts: dict[int, list[Request]] = {}
 
-    def state_of(self, status_of: StatusLookup) -> SampleState:
-        """The pending requests and the final attempts, given the finished traces."""
-        until = self._author.teacher.until
+    @property
+    def state(self) -> SampleState:
+        """The pending requests and the final attempts, by the traces that are finished now."""
+        until = self._policy.teacher.until
         if until is None:
-            return self._state_of_slots(self._slots, status_of)
+            return self._state_of_slots(self._slots)
         finals: list[FinalAttempt] = []
         position = 0
         while position < len(self._slots) and (lacking := self._lacking(finals)):
             batch = self._slots[position : position + (until.at_once or lacking)]
-            state = self._state_of_slots(batch, status_of)
+            state = self._state_of_slots(batch)
             finals += state.finals
             if state.open:
                 return SampleState(open=state.open, finals=finals)
@@ -160,27 +158,27 @@ class SamplingPolicy:
         """The largest number of traces, without repeated attempts."""
         return len(self._slots)
 
-    def _state_of_slots(self, slots: Sequence[_Slot], status_of: StatusLookup) -> SampleState:
+    def _state_of_slots(self, slots: Sequence[_Slot]) -> SampleState:
         opened: list[Request] = []
         finals: list[FinalAttempt] = []
         for slot in slots:
-            last = self._open_or_final(slot, status_of)
+            last = self._open_or_final(slot)
             if isinstance(last, FinalAttempt):
                 finals.append(last)
             else:
                 opened.append(last)
         return SampleState(open=opened, finals=finals)
 
-    def _open_or_final(self, slot: _Slot, status_of: StatusLookup) -> Request | FinalAttempt:
+    def _open_or_final(self, slot: _Slot) -> Request | FinalAttempt:
         """The next attempt at a slot, or the final one."""
-        outcomes = self._rules.outcomes
+        author, outcomes, status_of = self._policy.author, self._policy.rules.outcomes, self._policy.status_of
         attempts = self._attempts.get(slot.k)
         if attempts is None:
             attempts = self._attempts[slot.k] = [self._first(slot)]
         while (status := status_of(attempts[-1].id)) is not None:
             # Complete traces have no policy and stay; errors are asked again by the next run.
             policy = str(vars(outcomes).get(status.outcome, "keep"))
-            following = None if policy == "keep" else next_attempt(self._author, outcomes, attempts[-1], policy)
+            following = None if policy == "keep" else next_attempt(author, outcomes, attempts[-1], policy)
             if following is None:
                 *replaced, last = attempts
                 return FinalAttempt(request=last, status=status, dropped=policy == "drop", replaced=replaced)
@@ -188,21 +186,21 @@ class SamplingPolicy:
         return attempts[-1]
 
     def _first(self, slot: _Slot) -> Request:
+        author = self._policy.author
         if slot.draft is None:
-            return self._author.first_attempt(self.sample, slot.k)
+            return author.first_attempt(self.sample, slot.k)
         text = draft_text(slot.draft.status.record())
-        return self._author.first_attempt(self.sample, slot.k, draft=slot.draft.request.id, draft_text=text)
+        return author.first_attempt(self.sample, slot.k, draft=slot.draft.request.id, draft_text=text)
 
     def _lacking(self, finals: Sequence[FinalAttempt]) -> int:
         """How many more good traces would be enough; 0 when there are enough."""
-        until = self._author.teacher.until
+        until = self._policy.teacher.until
         assert until is not None
-        complete = [final for final in finals if final.complete]
+        answers = (final.status.answer for final in finals if final.complete)
         if self.sample.answer is not None and until.correct is not None:
-            good = sum(verdict(self.sample, final.status.answer, self._rules) == "correct" for final in complete)
+            good = sum(verdict(self.sample, answer, self._policy.rules) == "correct" for answer in answers)
             return max(0, until.correct - good)
         if self.sample.answer is None and until.agree is not None:
-            answers = [final.status.answer for final in complete]
             return max(0, until.agree - len(common_answers(answers, self.sample.answer_type, self.sample.options)))
         return len(self._slots)
 

@@ -117,7 +117,10 @@ def result_settings(recipe: Recipe, models: Mapping[str, Model]) -> dict[str, An
     fields: dict[str, Any] = {
         "seed": recipe.seed,
         "data": {ASKED: source},
-        "teachers": [_teacher_settings(teacher, models[teacher.name]) for teacher in recipe.teachers],
+        "teachers": [
+            affecting(teacher, "generate") | _author_settings(teacher, models[teacher.name])
+            for teacher in recipe.teachers
+        ],
         "outcomes": affecting(recipe.generate.outcomes, "generate"),
         "parser": parse.VERSION,
     }
@@ -126,11 +129,6 @@ def result_settings(recipe: Recipe, models: Mapping[str, Model]) -> dict[str, An
     if any(teacher.until or teacher.when == "unsure" for teacher in recipe.teachers):
         fields["relative_tolerance"] = recipe.filter.answer.relative_tolerance
     return flatten(fields)
-
-
-def _teacher_settings(teacher: Teacher, model: Model) -> dict[str, Any]:
-    """The settings that decide a teacher's traces, its samples, and how its text is parsed."""
-    return affecting(teacher, "generate") | _author_settings(teacher, model)
 
 
 def _attempt_settings(teacher: Teacher, model: Model) -> dict[str, Any]:

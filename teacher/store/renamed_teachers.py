@@ -65,8 +65,7 @@ def _find_elsewhere(
     policy: TeacherPolicy, others: Sequence[TraceIndex], sample: Sample
 ) -> list[tuple[str, TraceIndex]]:
     """The open traces of a sample that lie in other folders."""
-    sample_policy = policy.sample_policy(sample)
-    open_requests = sample_policy.state_of(policy.status_of).open if sample_policy else ()
+    open_requests = policy.state_of(sample).open
     return [(request.id, other) for request in open_requests for other in others if request.id in other]
 
 

@@ -60,23 +60,18 @@ class EmbeddedEngine:
         )
 
     async def answer(self, get: Get, done: Done) -> None:
+        assert self._loaded is not None
         requests = ReadyRequests(get)
-        max_requests = _WINDOW_BATCHES * (self._settings.teacher.max_in_flight or self._loaded_teacher.default_batch)
+        max_requests = _WINDOW_BATCHES * (self._settings.teacher.max_in_flight or self._loaded.default_batch)
         try:
             while window := await requests.window(max_requests):
                 self._in_flight = len(window)
-                await self._answer_window(window, done)
+                await self._answer_window(self._loaded, window, done)
         finally:
             self._in_flight = 0
             requests.close()
 
-    @property
-    def _loaded_teacher(self) -> "EmbeddedTeacher":
-        if self._loaded is None:
-            raise RuntimeError("the engine is not open")
-        return self._loaded
-
-    async def _answer_window(self, window: list[Request], done: Done) -> None:
+    async def _answer_window(self, teacher: "EmbeddedTeacher", window: list[Request], done: Done) -> None:
         """Answer some requests in a thread; `done` is called in this one."""
         loop, stop = asyncio.get_running_loop(), threading.Event()
 
@@ -92,9 +87,7 @@ class EmbeddedEngine:
             if stop.is_set():
                 raise _StoppedError
 
-        thread = asyncio.ensure_future(
-            asyncio.to_thread(self._loaded_teacher.answer, window, on_answer, check_stopped)
-        )
+        thread = asyncio.ensure_future(asyncio.to_thread(teacher.answer, window, on_answer, check_stopped))
         try:
             await asyncio.shield(thread)
         except asyncio.CancelledError:

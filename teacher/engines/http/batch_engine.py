@@ -79,7 +79,7 @@ class BatchEngine(HttpEngine):
         self._folder.mkdir(parents=True, exist_ok=True)
         for left in self._folder.glob("*.jsonl"):
             left.unlink()  # of a run that was killed while it wrote or uploaded it
-        self._slots = asyncio.Semaphore(self._limits.at_once)
+        self._slots, self._done = asyncio.Semaphore(self._limits.at_once), done
         ready = ReadyRequests(get)
         try:
             async with (
@@ -89,23 +89,23 @@ class BatchEngine(HttpEngine):
                 while window := await ready.window(self._limits.max_requests):
                     async with self._taking:  # what follows from one batch goes into one batch
                         window = await ready.window(self._limits.max_requests, window)
-                    await self._start(window, done)
+                    await self._start(window)
         finally:
             ready.close()
             self._under_way = 0
             self._server.log_failures()
             self._rows.log_failures()
 
-    async def _start(self, requests: Sequence[Request], done: Done) -> None:
+    async def _start(self, requests: Sequence[Request]) -> None:
         """Have requests answered: those of each known batch together, all others by new batches."""
         known, seen = await self._on_record(self._records.find, {request.id for request in requests})
         groups: dict[str, list[Request]] = {}
         for request in requests:
             groups.setdefault(known[request.id].name if request.id in known else "", []).append(request)
         for name, group in groups.items():
-            self._group.create_task(self._finish(group, known[group[0].id] if name else None, seen, done))
+            self._group.create_task(self._finish(group, known[group[0].id] if name else None, seen))
 
-    async def _finish(self, requests: Sequence[Request], batch: SubmittedBatch | None, seen: int, done: Done) -> None:
+    async def _finish(self, requests: Sequence[Request], batch: SubmittedBatch | None, seen: int) -> None:
         """Ask until every request has an answer, or an error of its own. Raises CircuitOpen, TeacherError.
 
         `seen` records of batches were there when `batch` was found to be the last one of the requests.
@@ -115,29 +115,27 @@ class BatchEngine(HttpEngine):
         while open_requests:
             async with self._slots:
                 if batch is None:
-                    batch, beyond, seen = await self._submit(list(open_requests.values()), seen, failed, done)
+                    batch, beyond, seen = await self._submit(list(open_requests.values()), seen, failed)
                     for request in beyond:
                         del open_requests[request.id]
                     if beyond:
-                        self._group.create_task(self._finish(beyond, None, seen, done))
+                        self._group.create_task(self._finish(beyond, None, seen))
                     if batch is None:
                         return  # no image could be read, or other batches have the requests
                 else:
                     batch = await self._settle(batch, fresh=False)
                     if batch is None:
-                        return await self._start(list(open_requests.values()), done)
+                        return await self._start(list(open_requests.values()))
                 ids = frozenset(batch.ids)
                 open_requests = {name: each for name, each in open_requests.items() if name in ids}
                 answers = await self._answers(batch, len(open_requests))
             async with self._taking:
-                await self._take(answers, open_requests, failed, done)
+                await self._take(answers, open_requests, failed)
             batch = None
             if open_requests and not answers.completions:
                 await self._pause()
 
-    async def _take(
-        self, answers: _BatchAnswers, open_requests: dict[str, Request], failed: Counter[str], done: Done
-    ) -> None:
+    async def _take(self, answers: _BatchAnswers, open_requests: dict[str, Request], failed: Counter[str]) -> None:
         """Hand on the completions of a batch, and the errors that are proven to be rows' own."""
         for number, (name, completion) in enumerate(answers.completions.items()):
             if not number % _TAKEN_AT_ONCE:
@@ -145,7 +143,7 @@ class BatchEngine(HttpEngine):
             self._rows.passed(open_requests[name].sample.id if name in open_requests else name)
             if request := open_requests.pop(name, None):
                 self._passed = request
-                self._hand_on(request, completion, done)
+                self._hand_on(request, completion)
         for name, failure in answers.failures.items():
             if name in open_requests:
                 row = open_requests[name].sample.id
@@ -156,10 +154,10 @@ class BatchEngine(HttpEngine):
                 if failed[name] >= self._rows.tries_needed(row, failure):
                     self._rows.blame(row)
                     tries = f" ({failed[name]} batches, others passed)"
-                    self._hand_on(open_requests.pop(name), Completion(error=f"{failure}{tries}"), done)
+                    self._hand_on(open_requests.pop(name), Completion(error=f"{failure}{tries}"))
 
-    def _hand_on(self, request: Request, completion: Completion, done: Done) -> None:
-        done(request, completion)
+    def _hand_on(self, request: Request, completion: Completion) -> None:
+        self._done(request, completion)
         self._breaker.record(self._rows.name, completion.error)
 
     async def _pause(self) -> None:
@@ -169,7 +167,7 @@ class BatchEngine(HttpEngine):
         await asyncio.sleep(self._rows.pause_s(min(_RETRY_S[0], self._limits.poll_s), self._limits.poll_s))
 
     async def _submit(
-        self, requests: Sequence[Request], seen: int, failed: Counter[str], done: Done
+        self, requests: Sequence[Request], seen: int, failed: Counter[str]
     ) -> tuple[SubmittedBatch | None, list[Request], int]:
         """A new batch of these requests, those that its file has no room for, and how many records there are then.
 
@@ -177,7 +175,7 @@ class BatchEngine(HttpEngine):
         """
         path = self._folder / f"{secrets.token_hex(8)}.jsonl"
         try:
-            names, beyond = await self._write_file(path, requests, failed, done)
+            names, beyond = await self._write_file(path, requests, failed)
             if not names:
                 return None, beyond, seen
             begun = await self._on_record(self._records.begin, names, seen)
@@ -192,13 +190,13 @@ class BatchEngine(HttpEngine):
             batch = await self._settle(batch, fresh=True)
         if batch is None:
             written = set(names)
-            await self._start([each for each in requests if each.id in written], done)
+            await self._start([each for each in requests if each.id in written])
         else:
             self._settings.say(f"submitted batch {batch.batch} of {len(names):,} requests")
         return batch, beyond, seen
 
     async def _write_file(
-        self, path: Path, requests: Sequence[Request], failed: Counter[str], done: Done
+        self, path: Path, requests: Sequence[Request], failed: Counter[str]
     ) -> tuple[list[str], list[Request]]:
         """Write requests to a batch file; the ids of the requests in it, and the requests that do not fit."""
         names: list[str] = []
@@ -210,11 +208,11 @@ class BatchEngine(HttpEngine):
             for position, request in enumerate(requests):
                 body = await self._body(request)
                 if isinstance(body, Completion):
-                    self._hand_on(request, body, done)
+                    self._hand_on(request, body)
                     continue
                 line = request_line(request.id, body)
                 if len(line) > most:
-                    self._hand_on(request, _too_large(line, self._limits.max_mb), done)
+                    self._hand_on(request, _too_large(line, self._limits.max_mb))
                     continue
                 if names and (len(line) > left or len(names) >= self._limits.max_requests):
                     return names, list(requests[position:])

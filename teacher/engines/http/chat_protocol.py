@@ -1,7 +1,7 @@
 """What goes over the wire: the settings of a request body, and a server's answer as a completion. Pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import environ
 from typing import TYPE_CHECKING, Any
 
@@ -282,17 +282,23 @@ def _logprobs(content: list[dict[str, Any]]) -> "tuple[np.ndarray, np.ndarray]":
 
     Raises ValueError, TypeError, KeyError or IndexError when `content` holds something else.
     """
-    import numpy as np
-
     width = 1 + max(len(token["top_logprobs"]) for token in content)
     if width > _MAX_LOGPROBS:
         raise ValueError(f"{width} log-probabilities a token")
-    ids = np.full((len(content), width), -1, np.int32)
-    values = np.full((len(content), width), -np.inf, np.float32)
-    for row, token in enumerate(content):
-        for column, entry in enumerate([token, *token["top_logprobs"]]):
-            ids[row, column] = int(entry["token"].removeprefix(_TOKEN_ID))
-            values[row, column] = entry["logprob"]
+    each = ([token, *token["top_logprobs"]] for token in content)
+    rows = [[(entry["token"].removeprefix(_TOKEN_ID), entry["logprob"]) for entry in entries] for entries in each]
+    return logprob_table(rows, width)
+
+
+def logprob_table(rows: Sequence[Sequence[tuple[str, float]]], width: int) -> "tuple[np.ndarray, np.ndarray]":
+    """Ids and log-probabilities [rows, width] of tokens, which are numbers as text. Raises ValueError, TypeError."""
+    import numpy as np
+
+    ids = np.full((len(rows), width), -1, np.int32)
+    values = np.full((len(rows), width), -np.inf, np.float32)
+    for number, row in enumerate(rows):
+        for column, (token, value) in enumerate(row):
+            ids[number, column], values[number, column] = int(token), value
     if np.isnan(values).any() or (values > _ROUNDING).any() or ids[:, 0].min() < 0:
         raise ValueError("log-probabilities above 0, or tokens without a number")
     return ids, values

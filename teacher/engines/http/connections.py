@@ -153,8 +153,10 @@ class HttpConnection(asyncio.Protocol):
         try:
             if self._kept and self._silent:
                 raise StaleConnectionError("the server closed the connection")
+            if isinstance(error, TimeoutError):
+                raise ConnectionError(str(error))  # a peer that vanished is a broken connection, not a time-out
             if error is not None:
-                raise _broken(error)
+                raise error
             answer.set_result(self._parser.end())
         except Exception as failure:
             answer.set_exception(failure)
@@ -315,11 +317,6 @@ class ConnectionPool:
         self._idle.clear()
         if self._look_up is not None:
             self._look_up.cancel()
-
-
-def _broken(error: Exception) -> Exception:
-    """The error of a connection: a peer that vanished is a broken connection, not a time-out."""
-    return ConnectionError(str(error)) if isinstance(error, TimeoutError) else error
 
 
 async def fetch(

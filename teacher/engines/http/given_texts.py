@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from distill.recipe.sections.teachers import Teacher
-from teacher.engines.http.chat_protocol import GarbledError, excerpt
+from teacher.engines.http.chat_protocol import GarbledError, excerpt, logprob_table
 from teacher.messages.completion import Completion
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _PART = "\N{REPLACEMENT CHARACTER}"
 """In the text of a token that is a part of a character."""
 _PARTS_A_CHARACTER = 4
-_ROUNDING = 1e-3
 
 
 def scoring_body(teacher: Teacher, given: str, chat: list[dict[str, Any]], model: str) -> dict[str, Any]:
@@ -77,20 +76,13 @@ def scored_text(body: Any, payload: bytes, latency_s: float, given: str, top_k: 
 
 def _table(entries: Sequence[Mapping[str, Mapping[str, Any]]], top_k: int) -> "tuple[np.ndarray, np.ndarray]":
     """Ids and log-probabilities [tokens, 1 + k], the token of the text first, then the likeliest by rank."""
-    import numpy as np
-
-    ids = np.full((len(entries), 1 + top_k), -1, np.int32)
-    values = np.full((len(entries), 1 + top_k), -np.inf, np.float32)
-    for number, entry in enumerate(entries):
+    rows: list[list[tuple[str, float]]] = []
+    for entry in entries:
         # A server names the token of the text first, and in addition to the likeliest where it is none of them.
         own, *_ = entry.items()
         likeliest = sorted(entry.items(), key=lambda item: item[1]["rank"])[:top_k]
-        for column, (token, value) in enumerate([own, *likeliest]):
-            ids[number, column] = int(token)
-            values[number, column] = value["logprob"]
-    if np.isnan(values).any() or (values > _ROUNDING).any():
-        raise ValueError("log-probabilities above 0")
-    return ids, values
+        rows.append([(token, value["logprob"]) for token, value in (own, *likeliest)])
+    return logprob_table(rows, 1 + top_k)
 
 
 def token_ends(text: str, pieces: Sequence[str]) -> list[int] | None:

@@ -209,18 +209,12 @@ class ChatClient:
         Its `error` says what is wrong with the row. Raises CircuitOpen when an outage lasts, TeacherError when the
         server is lost.
         """
-        body: Body = ()
         self._first_tries += 1
         try:
-            body = await self.body(request)
-            return await self._try_once(request, replica, body)
-        except (Failure, UnreadableError) as error:
-            failure = error
+            answers, body, failure = await self._try(request, replica)
         finally:
-            replica.in_flight -= len(request.parts)
             self._first_tries -= 1
-        self._slot_free.set()
-        return await self._ask_again(request, replica, body, failure)
+        return answers if failure is None else await self._ask_again(request, replica, body, failure)
 
     async def _ask_again(
         self, request: Request, server: Replica, body: Body, failure: Failure | UnreadableError
@@ -255,31 +249,36 @@ class ChatClient:
                     tries = f" ({row_failures.tries} tries, others passed)" if row_failures.tries else ""
                     return [Completion(error=f"{failure}{tries}")]
                 server.in_flight += len(request.parts)
-                body = ()
-                try:
-                    body = await self.body(request, inside=inside)
-                    return await self._try_once(request, server, body, inside=inside, after_timeout=after_timeout)
-                except (Failure, UnreadableError) as error:
-                    failure = error
-                finally:
-                    server.in_flight -= len(request.parts)
-                    self._slot_free.set()
+                answers, body, next_failure = await self._try(
+                    request, server, inside=inside, after_timeout=after_timeout
+                )
+                if next_failure is None:
+                    return answers
+                failure = next_failure
 
-    async def _try_once(
-        self, request: Request, replica: Replica, body: Body, *, inside: bool = False, after_timeout: bool = False
-    ) -> list[Completion]:
-        """One try. Raises Failure, or UnreadableError when an image changed meanwhile."""
-        answers = await self._exchange.send(replica, body, after_timeout=after_timeout, given=request.given)
-        finished = answers[0]
-        self._check_model(finished)
-        self._images.check_unchanged(request.prompt.images, body)
-        self._servers.passed(request.sample.id)
-        replica.passed()
-        for _ in answers:
-            replica.concurrency.completed(replica.in_flight, time.monotonic(), finished.latency_s)
-        if self._control is None or finished.latency_s < 0.9 * self._control.latency_s:
-            self._control = Control(request.parts[0], finished.latency_s, inside)
-        return answers
+    async def _try(
+        self, request: Request, replica: Replica, *, inside: bool = False, after_timeout: bool = False
+    ) -> tuple[list[Completion], Body, Failure | UnreadableError | None]:
+        """The answers to one try and its body as far as it was made, or why it failed: also an image that changed."""
+        body: Body = ()
+        try:
+            body = await self.body(request, inside=inside)
+            answers = await self._exchange.send(replica, body, after_timeout=after_timeout, given=request.given)
+            finished = answers[0]
+            self._check_model(finished)
+            self._images.check_unchanged(request.prompt.images, body)
+            self._servers.passed(request.sample.id)
+            replica.passed()
+            for _ in answers:
+                replica.concurrency.completed(replica.in_flight, time.monotonic(), finished.latency_s)
+            if self._control is None or finished.latency_s < 0.9 * self._control.latency_s:
+                self._control = Control(request.parts[0], finished.latency_s, inside)
+            return answers, body, None
+        except (Failure, UnreadableError) as failure:
+            self._slot_free.set()
+            return [], body, failure
+        finally:
+            replica.in_flight -= len(request.parts)
 
     def _check_model(self, finished: Completion) -> None:
         """Raises Failure when another model has answered, TeacherError when no other answer has come."""

@@ -97,7 +97,8 @@ def assemble_body(payload: bytes) -> dict[str, Any]:
                 if type(index) is not int:
                     raise TypeError("a choice has a number")
                 if index not in choices:
-                    choices[index] = _no_choice()
+                    message: dict[str, list[str]] = {"content": [], "reasoning": [], "refusal": []}
+                    choices[index] = {"message": message, "logprobs": {"content": []}}
                 _add(piece, choices[index])
         except (KeyError, TypeError, AttributeError, RecursionError):
             raise GarbledError("garbled_response", f"not a piece of a chat completion: {excerpt(data)}") from None
@@ -136,10 +137,6 @@ def _data(lines: list[bytes]) -> Sequence[bytes]:
         return lines
     joined = b"\n".join(lines)
     return lines if parse_json(joined) is None else (joined,)
-
-
-def _no_choice() -> dict[str, Any]:
-    return {"message": {"content": [], "reasoning": [], "refusal": []}, "logprobs": {"content": []}}
 
 
 def _add(piece: Mapping[str, Any], choice: dict[str, Any]) -> None:

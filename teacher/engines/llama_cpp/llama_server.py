@@ -22,17 +22,15 @@ import orjson
 from distill.errors import RecipeError, TeacherError
 from distill.machine import event_loop
 from distill.types import ImageRef, Sample
-from teacher.engines.http.chat_protocol import excerpt, parse_json
 from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
-from teacher.engines.http.exchange import MAX_ANSWER_BYTES
-from teacher.engines.http.response_parser import HttpResponse
+from teacher.engines.http.export_calls import ask_export
 from teacher.engines.processes.guarded_process import GuardedProcess
 from teacher.engines.processes.ports import ReservedPort, reserve_port
 from teacher.messages.prompts import Prompt, messages
 
 COMMAND = "DISTILL_LLAMA_SERVER"
 _START_TIMEOUT_S = 300.0
-_REQUEST_TIMEOUT_S = 600.0
+_HEALTH_TIMEOUT_S = 10.0
 _POLL_S = 0.2
 _MARKER = "<__media__>"  # of servers that do not name theirs
 _CONTEXT_STEP = 256  # llama.cpp rounds a context up to it
@@ -125,7 +123,8 @@ class _Client:
 
     async def healthy(self) -> bool:
         with suppress(*CONNECTION_ERRORS):
-            return (await self._fetch("/health")).status == 200
+            health = await fetch(f"{self.url}/health", {}, proxy=None, max_bytes=1 << 20, limit_s=_HEALTH_TIMEOUT_S)
+            return health.status == 200
         return False
 
     async def engine(self) -> str:
@@ -164,20 +163,6 @@ class _Client:
                 f"llama.cpp's server gave no {error} for {sample.id}; take a newer llama.cpp"
             ) from None
 
-    async def _fetch(self, path: str, body: bytes = b"") -> HttpResponse:
-        headers = {"content-type": "application/json"}
-        url, limit_s = f"{self.url}{path}", _REQUEST_TIMEOUT_S
-        return await fetch(url, headers, proxy=None, max_bytes=MAX_ANSWER_BYTES, limit_s=limit_s, body=body)
-
     async def _call(self, path: str, about: str, **body: Any) -> dict[str, Any]:
-        """What the server answers; `about` names the question in errors."""
-        try:
-            page = await self._fetch(path, orjson.dumps(body) if body else b"")
-        except CONNECTION_ERRORS as error:
-            raise TeacherError(f"llama.cpp's server gave no reply to {about}: {error!r}") from None
-        if page.status != 200:
-            raise TeacherError(f"llama.cpp's server refused {about}: HTTP {page.status}: {excerpt(page.body)}")
-        answer = parse_json(page.body)
-        if not isinstance(answer, dict):
-            raise TeacherError(f"llama.cpp's server gave no reply to {about}, but {excerpt(page.body)!r}")
-        return answer
+        data = orjson.dumps(body) if body else b""
+        return await ask_export(f"{self.url}{path}", data, "llama.cpp's server", about)

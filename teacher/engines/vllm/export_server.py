@@ -16,7 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import orjson
 
 from distill.data.images import image_files
@@ -27,7 +26,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.managed_server import Server
 from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
-from teacher.engines.http.chat_protocol import excerpt, parse_json
+from teacher.engines.http.export_calls import ask_export
 from teacher.engines.http.server_info import server_version
 from teacher.engines.vllm.vllm_options import interpreter, is_script, last_object, render, run_script
 from teacher.engines.vllm.vllm_server import Servers
@@ -51,7 +50,6 @@ class ExportServer:
 _MODULE = ["-m", "vllm.entrypoints.openai.api_server"]
 SERVED_NAME = "export"
 _IN_FLIGHT = 32
-_REQUEST_TIMEOUT_S = 600.0
 _START_TIMEOUT_S = 900.0
 
 SITE = """\
@@ -143,7 +141,9 @@ def serve_export(
                 except TeacherError as error:
                     raise TeacherError(f"{error}\nits log: {folder / 'server-0.log'}") from None
 
-            yield ExportServer(engine=runner.run(_engine(url)), url=url, ask=ask)
+            if not (version := runner.run(server_version({}, url))):
+                raise TeacherError(f"{url}: this is no vLLM, because it gives no version; run the same command again")
+            yield ExportServer(engine=f"vllm {version}", url=url, ask=ask)
         finally:
             runner.run(servers.__aexit__())
     shutil.rmtree(folder, ignore_errors=True)  # after an error its log is still to be read
@@ -173,44 +173,23 @@ def _probe(python: str, environment: tuple[tuple[str, str], ...]) -> dict[str, b
     return last_object(run_script(python, _PROBE, {**os.environ, **dict(environment)}))
 
 
-async def _engine(url: str) -> str:
-    version = await server_version({}, url)
-    if not version:
-        raise TeacherError(f"{url}: this is no vLLM, because it gives no version; run the same command again")
-    return f"vllm {version}"
-
-
 async def _ask(
     url: str, samples: Sequence[Sample], max_new_tokens: int, max_pixels: int
 ) -> list[tuple[list[int], list[int]]]:
     free = asyncio.Semaphore(_IN_FLIGHT)
-    timeout = aiohttp.ClientTimeout(total=_REQUEST_TIMEOUT_S)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
 
-        async def ask_sample(sample: Sample) -> tuple[list[int], list[int]]:
-            async with free:
-                body = await asyncio.to_thread(_body, sample, max_new_tokens, max_pixels)
-                try:
-                    async with session.post(f"{url}/chat/completions", data=body, headers=_JSON) as response:
-                        status, payload = response.status, await response.read()
-                except (aiohttp.ClientError, TimeoutError) as error:
-                    raise TeacherError(f"the server of the export gave no reply to {sample.id}: {error!r}") from None
-            if status != 200:
-                message = payload[:500].decode(errors="replace")
-                raise TeacherError(f"the server of the export refused {sample.id}: HTTP {status}: {message}")
-            reply = parse_json(payload)
-            try:
-                return list(reply["prompt_token_ids"]), list(reply["choices"][0]["token_ids"])
-            except (TypeError, KeyError, IndexError):
-                raise TeacherError(
-                    f"the server of the export gave no token ids for {sample.id}; `return_token_ids` needs a newer "
-                    f"vLLM: {excerpt(payload)}"
-                ) from None
+    async def ask_sample(sample: Sample) -> tuple[list[int], list[int]]:
+        async with free:
+            body = await asyncio.to_thread(_body, sample, max_new_tokens, max_pixels)
+            reply = await ask_export(f"{url}/chat/completions", body, "the server of the export", sample.id)
+        try:
+            return list(reply["prompt_token_ids"]), list(reply["choices"][0]["token_ids"])
+        except (TypeError, KeyError, IndexError):
+            raise TeacherError(
+                f"the server of the export gave no token ids for {sample.id}; `return_token_ids` needs a newer vLLM"
+            ) from None
 
-        return list(await asyncio.gather(*map(ask_sample, samples)))
-
-
-_JSON = {"content-type": "application/json"}
+    return list(await asyncio.gather(*map(ask_sample, samples)))
 
 
 def _body(sample: Sample, max_new_tokens: int, max_pixels: int) -> bytes:

@@ -51,13 +51,13 @@ def after(seconds: float, change: Callable[[], Any]) -> Iterator[None]:
 
 def test_a_row_is_guilty_only_after_others_have_passed_between_its_failures_and_after_the_last() -> None:
     servers, row, failure = Dependency("s"), RowFailures("row"), Failure("x", "", tries=2)
-    row.failed(servers, failure)
-    row.failed(servers, failure)
-    row.failed(servers, failure)
+    row.failed(servers, failure, servers)
+    row.failed(servers, failure, servers)
+    row.failed(servers, failure, servers)
     assert not row.proven(servers, failure)  # no row passed
     servers.passed("other")
     assert not row.proven(servers, failure)  # one failure counts
-    row.failed(servers, failure)
+    row.failed(servers, failure, servers)
     assert not row.proven(servers, failure)  # no row has passed since
     servers.passed("other")
     assert row.proven(servers, failure)

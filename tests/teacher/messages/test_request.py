@@ -237,13 +237,6 @@ def test_another_hub_model_of_the_same_revision_changes_every_id(world: World) -
     assert not set(before.values()) & set(world.ids().values())
 
 
-def test_what_an_author_has_asked_changes_neither_what_it_equals_nor_how_it_is_shown() -> None:
-    author, fresh = _author(), _author()
-    shown = f"Author(teacher={author.teacher!r}, model={author.model!r}, seed=0)"
-    author.first_attempt(SAMPLE, 0)
-    assert author == fresh and repr(author) == repr(fresh) == shown
-
-
 def test_the_control_question_is_asked_with_the_teachers_own_settings_and_always_the_same() -> None:
     teacher = _author(system="Be brief.", sampling=Sampling(temperature=0.3)).teacher
     control = plain_request(teacher)

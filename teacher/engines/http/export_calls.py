@@ -1,0 +1,26 @@
+"""One question to a server that verifies an export, without retries: what fails is a plain error."""
+
+from typing import Any
+
+from distill.errors import TeacherError
+from teacher.engines.http.chat_protocol import excerpt, parse_json
+from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
+from teacher.engines.http.exchange import MAX_ANSWER_BYTES
+
+_LIMIT_S = 600.0
+
+
+async def ask_export(url: str, body: bytes, who: str, about: str) -> dict[str, Any]:
+    """The JSON object that answers a POST of this body, or a GET without one; an empty one for another answer.
+
+    `who` and `about` name the server and the question in errors. Raises TeacherError.
+    """
+    headers = {"content-type": "application/json"}
+    try:
+        page = await fetch(url, headers, proxy=None, max_bytes=MAX_ANSWER_BYTES, limit_s=_LIMIT_S, body=body)
+    except CONNECTION_ERRORS as error:
+        raise TeacherError(f"{who} gave no reply to {about}: {error!r}") from None
+    if page.status != 200:
+        raise TeacherError(f"{who} refused {about}: HTTP {page.status}: {excerpt(page.body)}")
+    answer = parse_json(page.body)
+    return answer if isinstance(answer, dict) else {}
