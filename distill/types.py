@@ -1,7 +1,8 @@
 """The types that all stages share: frozen values. Nothing here reads, writes or imports anything heavy."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -40,6 +41,10 @@ class Sample:
     @property
     def answer(self) -> str | None:
         return self.answers[0] if self.answers else None
+
+    def copy(self) -> "Sample":
+        """A sample for code from outside, which may change what it is given."""
+        return replace(self, meta=deepcopy(self.meta))
 
     @property
     def options(self) -> tuple[str, ...]:

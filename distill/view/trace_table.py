@@ -29,6 +29,7 @@ from filters.decisions.rules import Condition, check, check_condition
 from filters.tables.signal_database import (
     Tables,
     closed_database,
+    columns_of,
     connect,
     identifier,
     parquet_rows,
@@ -87,12 +88,11 @@ class TraceTable:
         more = {"samples": samples} if samples.is_file() else {}
         if self.filtered:
             require_finished(self.run, "filter", next_step="run `distill filter` first")
-            tables = Tables.of(folder)
+            self._tables = tables = Tables.of(folder)
             self._database = connect(tables, more=more | {"decisions": folder / DECISIONS})
-            self.signal_columns = tables.columns
-            self.columns = pa.schema([*tables.columns, *OWN])
+            self.signal_columns = columns_of(tables)
+            self.columns = pa.schema([*self.signal_columns, *OWN])
             create_facts(self._database, tables)
-            self._tables = tables
         else:
             self._database = closed_database(files=[samples] if more else [])
             self.columns = pa.schema([*JOURNAL, ("domain", pa.string()), *OWN])

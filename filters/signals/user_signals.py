@@ -5,7 +5,7 @@ not; a fault of a row is a counted error of its trace.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from inspect import isclass
 from math import isfinite
@@ -135,7 +135,7 @@ def measure(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[d
     """
     if _is_own(type(extractor)):
         return extractor.measure(sample, traces)
-    rows = extensions.call(lambda: list(extractor.measure(sample, list(traces))))
+    rows = extensions.call(lambda: list(_copied_rows(extractor, sample.copy(), list(traces))))
     if len(rows) != len(traces):
         raise ValueError(f"measure returned {len(rows)} rows for {len(traces)} traces")
     names, state = set(extractor.columns.names), f"{extractor.name}_state"
@@ -148,6 +148,14 @@ def measure(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[d
             raise ValueError(f"{state} is {row.get(state)!r:.60}; it is one of {', '.join(STATES)}")
     arrays = [_converted(column, [row.get(column.name) for row in rows]) for column in extractor.columns]
     return list(pa.Table.from_arrays(arrays, schema=extractor.columns).to_pylist())
+
+
+def _copied_rows(extractor: Any, sample: Sample, traces: list[Trace]) -> Iterator[Any]:
+    """What a family returns, row by row: the next row may be the same dict with other values."""
+    one_by_one = isinstance(extractor, SignalOfEachTrace) and type(extractor).measure is SignalOfEachTrace.measure
+    rows = (extractor.row(sample, trace) for trace in traces) if one_by_one else extractor.measure(sample, traces)
+    for row in rows:
+        yield dict(row) if isinstance(row, Mapping) else row
 
 
 def _converted(column: "pa.Field[Any]", values: list[Any]) -> "pa.Array[Any]":

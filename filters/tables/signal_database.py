@@ -89,6 +89,12 @@ def connect(
     return connection
 
 
+def columns_of(tables: Tables) -> pa.Schema:
+    """The columns of the view `signals`, with those that only files have: a user's signals."""
+    sides = (column for _, schema in SIDE.values() for column in schema)
+    return pa.schema([*_local_columns(tables, _schemas(tables.signals)), *sides])
+
+
 def _local_columns(tables: Tables, schemas: Iterable[pa.Schema]) -> pa.Schema:
     """What is measured partition by partition: the columns that were asked for, and those of files."""
     side_columns = {name for _, schema in SIDE.values() for name in schema.names}

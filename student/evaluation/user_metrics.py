@@ -71,7 +71,7 @@ def own_values(metrics: Iterable[UserMetric], sample: Sample, prediction: Predic
     failed: dict[str, str] = {}
     for metric in metrics:
         try:
-            values |= metric_values((metric,), sample, copy.deepcopy(prediction))
+            values |= metric_values((metric,), sample.copy(), copy.deepcopy(prediction))
         except RecipeError as error:
             values[metric.name], failed[metric.name] = None, str(error)
     return values | ({FAILED: failed} if failed else {})

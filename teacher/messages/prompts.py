@@ -4,7 +4,6 @@ Images stay references; each engine converts them (data URLs, pixels).
 """
 
 import base64
-import copy
 import hashlib
 import re
 from collections.abc import Sequence
@@ -90,7 +89,7 @@ def prompt_fault(teacher: Teacher, sample: Sample) -> str:
 
 def _made_by(extension: Extension, teacher: Teacher, sample: Sample) -> str:
     """The text that code from outside makes; it sees the gold answer only with `hinted`. RecipeError."""
-    shown = replace(sample, answers=sample.answers if teacher.hinted else (), meta=copy.deepcopy(sample.meta))
+    shown = replace(sample.copy(), answers=sample.answers if teacher.hinted else ())
     where = f"teachers.{teacher.name}.prompt = {teacher.prompt!r}"
     try:
         text = call(extension.loaded, shown)

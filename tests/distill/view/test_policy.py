@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from run_fixtures import generate_folder, picture, recipe, sample, trace
+from run_fixtures import generate_folder, picture, recipe, sample, small_world, trace
 from view_servers import Visitor, unfiltered, viewed
 
 from distill.errors import DataError, RecipeError
@@ -17,9 +17,25 @@ from distill.recipe.loading import load
 from distill.view import server
 from distill.view.policy import compare_policy, policy, write_policy
 from distill.view.server import view_run
-from distill.view.trace_table import TraceTable
+from distill.view.trace_table import Query, TraceTable
 from filters.apply import apply
 from filters.what_if import LastTraces
+
+OWN_SIGNAL = """
+from dataclasses import dataclass
+from typing import ClassVar
+import pyarrow as pa
+from filters.signals.base import OK, SignalOfEachTrace, family
+
+@dataclass(frozen=True, kw_only=True)
+class Size(SignalOfEachTrace):
+    name: ClassVar[str] = "size"
+    version: ClassVar[str] = "1"
+    columns: ClassVar[pa.Schema] = family("size", size_words=("count", "words of the rationale"))
+
+    def row(self, sample, trace):
+        return {"size_state": OK, "size_words": len(trace.reasoning.split())}
+"""
 
 
 def test_the_policy_of_the_run_changes_nothing_and_another_one_is_compared_with_it(run: Path) -> None:
@@ -53,6 +69,25 @@ def test_the_range_of_a_column_is_that_of_its_finite_numbers(tmp_path: Path) -> 
     with closing(TraceTable(tmp_path / "run")) as table:
         (rule,) = policy(table)["rules"]
     assert (rule["threshold"]["low"], rule["threshold"]["high"]) == (0.25, 0.5)
+
+
+def test_rules_over_an_own_signal_are_shown_searched_and_compared(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN_SIGNAL)
+    samples, traces = small_world(tmp_path / "images")
+    run = generate_folder(tmp_path / "run", samples, traces).parent
+    made = recipe(
+        tmp_path,
+        '[filter]\nsignals = ["answer", "mine.py:Size"]\n[[filter.rules]]\nname = "long"\ndrop = "size_words > 99"\n',
+    )
+    (run / "recipe.toml").write_text(made.to_toml())
+    apply(made, run)
+    with closing(TraceTable(run)) as table:
+        own = policy(table)
+        (rule,) = own["rules"]
+        assert rule["threshold"]["column"] == "size_words" and rule["threshold"]["high"] > 0
+        assert [condition.name for condition in table.conditions()] == ["long"]
+        assert table.search(Query(where="size_words >= 0", order="-size_words"))["total"] == len(traces)
+        assert compare_policy(table, own)["total"]["now_kept"] > 0
 
 
 @pytest.mark.parametrize("failure", [None, DataError("not there"), OSError("gone"), duckdb.Error("changed")])

@@ -1,11 +1,14 @@
 """Signals from a user's file or an installed package, and what another family costs the runs that are there."""
 
 import sys
+from dataclasses import dataclass
 from importlib import metadata
+from typing import ClassVar
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from run_fixtures import generate_folder, recipe, small_world
+from run_fixtures import generate_folder, recipe, sample, small_world, trace
 from typer.testing import CliRunner
 
 from distill import cli
@@ -15,7 +18,8 @@ from distill.errors import RecipeError, StaleError
 from distill.recipe.loading import load
 from filters import what_if
 from filters.apply import apply
-from filters.signals import registry
+from filters.signals import registry, user_signals
+from filters.signals.base import OK, SignalOfEachTrace, family
 from filters.signals.families.reasoning_steps import Steps
 from filters.tables import measure
 
@@ -280,6 +284,42 @@ def test_a_signal_that_changes_its_list_of_traces_takes_none_from_other_families
     )
     done = apply(recipe(world, OWN), run)
     assert done.counts["measured"] == len(rows(run)) == 24 and done.counts["rule.hedges"] == 6
+
+
+def test_a_signal_that_fills_one_row_again_for_each_trace_keeps_the_values_of_each(world, run):
+    one_row = """
+    def measure(self, sample, traces):
+        row = {"hedging_state": OK}
+        for trace in traces:
+            row["hedging_words"] = len(trace.id + trace.reasoning)
+            yield row
+"""
+    (world / "mine.py").write_text(HEDGING.partition("    def measure")[0] + one_row)
+    apply(recipe(world, OWN.replace("hedging_words > 0", "hedging_words IS NULL")), run)
+    read = {trace.id: len(trace.id + trace.reasoning) for trace in small_world(world / "pictures")[1]}
+    assert len(set(read.values())) > 1
+    assert {name: row["hedging_words"] for name, row in rows(run).items()} == read
+
+
+def test_a_signal_of_each_trace_may_return_one_dict_for_all_and_changes_no_sample():
+    one_row = {}
+
+    @dataclass(frozen=True, kw_only=True)
+    class Rude(SignalOfEachTrace):
+        name: ClassVar[str] = "rude"
+        version: ClassVar[str] = "1"
+        columns: ClassVar[pa.Schema] = family("rude", rude_length=("count", "characters"))
+
+        def row(self, sample, trace):
+            sample.meta.clear()
+            one_row.update(rude_state=OK, rude_length=len(trace.reasoning))
+            return one_row
+
+    asked = sample(table={"red": 4})
+    before = asked.copy()
+    found = user_signals.measure(Rude(), asked, [trace(reasoning="a" * length) for length in (3, 1, 2)])
+    assert [row["rude_length"] for row in found] == [3, 1, 2]
+    assert asked == before and asked.meta
 
 
 @pytest.mark.parametrize(

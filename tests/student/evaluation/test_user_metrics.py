@@ -69,3 +69,10 @@ def test_a_metric_cannot_change_the_reply():
         "own_x": True
     }
     assert prediction == {"domain": "charts"}
+
+
+def test_a_metric_cannot_change_the_sample_that_the_figures_of_the_project_read():
+    shown = Sample(id="s", images=(), question="How many?", meta={"table": {"red": 4}})
+    made = metric("share", lambda sample, prediction: sample.meta["table"].clear() is sample.meta.clear())
+    assert own_values((made,), shown, {}) == {"own_x": True}
+    assert shown.meta == {"table": {"red": 4}}
