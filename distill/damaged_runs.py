@@ -92,15 +92,21 @@ def damage_named(run: Path) -> Iterator[None]:
 def faults(run: Path, seen: Seen) -> Iterator[Fault]:
     """The damaged files of a run, in the order of its folders; `seen` counts what was compared."""
     manifests: dict[Path, Manifest] = {}
+    damaged = set()
     for path in _files(run, MANIFEST):
         try:
             manifest = Manifest.read(path.parent)
         except DataError:
-            yield Fault(path=path, what="it cannot be read", cost=_FINISHED_AGAIN, stage=path.parent)
+            damaged.add(path)
+            yield Fault(
+                path=path,
+                what=_UNREADABLE,
+                cost=_FINISHED_AGAIN,
+                stage=path.parent,
+            )
             continue
         if manifest is not None:
             manifests[path.parent] = manifest
-    damaged = set()
     for path in _files(run, "*.jsonl"):
         if path.parent == run and path.name in (LOG, OLDER):
             continue
@@ -128,6 +134,7 @@ def faults(run: Path, seen: Seen) -> Iterator[Fault]:
         yield from _plan_faults(run / "generate")
 
 
+_UNREADABLE = f"it cannot be read, or {CHANGED}"
 _FINISHED_AGAIN = "the stage is finished again from what is there"
 
 

@@ -6,6 +6,7 @@ that is each stage's business.
 
 import hashlib
 import re
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from distill.errors import DataError, StaleError
 
 MANIFEST = "manifest.json"
 STAGES = ("generate", "filter", "train", "eval")
+_CHECKSUM = "crc"
 _DIGEST = re.compile(r"[0-9a-f]{32,64}")
 
 
@@ -41,23 +43,33 @@ class Manifest:
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def write(self, folder: Path) -> Self:
-        write_json(folder / MANIFEST, self)
+        values = orjson.loads(redact.dumps(self))
+        write_json(folder / MANIFEST, values | {_CHECKSUM: _checksum(values)})
         return self
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest | None":
         """The manifest of a stage folder, or None when the stage is unfinished."""
+        path = folder / MANIFEST
         try:
-            values = orjson.loads((folder / MANIFEST).read_bytes())
+            values = orjson.loads(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return None
         except orjson.JSONDecodeError as error:
-            raise DataError(f"{folder / MANIFEST}: not valid JSON ({error}); remove it to redo the stage") from None
+            raise DataError(f"{path}: not valid JSON ({error}); remove it to redo the stage") from None
         try:
-            values["outputs"] = {path: Output(**output) for path, output in values["outputs"].items()}
+            stated = values.pop(_CHECKSUM, None)  # versions before this one wrote none
+            if stated is not None and stated != _checksum(values):
+                raise DataError(f"{path}: its bytes are not those that were written; remove it to redo the stage")
+            values["outputs"] = {name: Output(**output) for name, output in values["outputs"].items()}
             return cls(**values)
         except (KeyError, TypeError, AttributeError):
-            raise DataError(f"{folder / MANIFEST}: no manifest of a stage; remove it to redo the stage") from None
+            raise DataError(f"{path}: no manifest of a stage; remove it to redo the stage") from None
+
+
+def _checksum(values: Mapping[str, Any]) -> str:
+    """The CRC-32 of all other keys: a flipped bit in a count would be a false number."""
+    return f"{zlib.crc32(canonical(values)):08x}"
 
 
 def fingerprint(fields: Mapping[str, Any]) -> str:

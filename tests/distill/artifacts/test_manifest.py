@@ -2,8 +2,10 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import pytest
 
 from distill.artifacts import manifest as artifacts
@@ -41,6 +43,30 @@ def test_a_manifest_reads_back_as_it_was_written(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(DataError, match="not valid JSON"):
         Manifest.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change", [('"traces": 2', '"traces": 3'), ('"eval"', '"evan"'), ('"sha256": "cd"', '"sha256": "cc"')]
+)
+def test_a_manifest_with_a_flipped_bit_is_refused(tmp_path: Path, change: tuple[str, str]) -> None:
+    made = replace(manifest(FIELDS), stage="eval", seconds=0.1 + 0.2)
+    made.write(tmp_path)
+    assert Manifest.read(tmp_path) == made
+    path = tmp_path / "manifest.json"
+    text = path.read_text()
+    assert text.count(change[0]) == 1
+    path.write_text(text.replace(*change))
+    with pytest.raises(DataError, match=r"manifest\.json: its bytes are not those that were written"):
+        Manifest.read(tmp_path)
+
+
+def test_a_manifest_of_an_earlier_version_has_no_checksum(tmp_path: Path) -> None:
+    written = manifest(FIELDS).write(tmp_path)
+    path = tmp_path / "manifest.json"
+    values = orjson.loads(path.read_bytes())
+    assert len(values.pop("crc")) == 8
+    path.write_bytes(orjson.dumps(values))
+    assert Manifest.read(tmp_path) == written
 
 
 def test_a_stale_stage_names_exactly_the_fields_that_differ_and_the_remedy(tmp_path: Path) -> None:

@@ -185,8 +185,23 @@ def test_a_damaged_signal_part_of_an_unfinished_stage_is_measured_again(run: Pat
 def test_a_manifest_that_cannot_be_read_is_set_aside(run: Path, filtered: Path) -> None:
     path = run / "filter" / "manifest.json"
     path.write_bytes(path.read_bytes()[:100])
-    assert "filter/manifest.json: it cannot be read; the stage is finished again" in repair_run(run, apply=True)
+    said = repair_run(run, apply=True)
+    assert "filter/manifest.json: it cannot be read" in said and "the stage is finished again" in said
     assert apply(recipe(filtered.parent, SETTINGS), run).counts["measured"] == 0
+
+
+def test_a_flipped_digit_in_a_manifest_is_found_once_and_no_command_shows_it(run: Path, filtered: Path) -> None:
+    path = run / "filter" / "manifest.json"
+    text = path.read_text()
+    assert '"kept": ' in text
+    before = Manifest.read(path.parent)
+    path.write_text(text.replace('"kept": ', '"kept": 1'))
+    with pytest.raises(DataError, match="its bytes are not those that were written"):
+        run_status(run)
+    said = repair_run(run, apply=True)
+    assert "1 damaged file\n" in said and "filter/manifest.json" in said
+    again = apply(recipe(filtered.parent, SETTINGS), run)
+    assert before is not None and again.counts["kept"] == before.counts["kept"]
 
 
 def test_damaged_lines_of_a_journal_that_is_still_open_are_found_too(run: Path) -> None:

@@ -7,13 +7,14 @@ import socket
 import subprocess
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-import orjson
 import pytest
 from view_servers import Visitor, make_read_only, unfiltered, viewed
 
+from distill.artifacts.manifest import Manifest
 from distill.errors import BusyError
 from distill.trace_records.human_labels import LabelJournal, read_labels
 from distill.view.server import view_run
@@ -187,7 +188,9 @@ def test_the_state_has_a_version_that_every_label_and_new_decisions_change(run: 
         visitor.ask("/api/labels", {"trace": trace, "label": label})
         versions.append(visitor.ask("/api/state")[1]["version"])
     manifest = (run / "filter/manifest.json").read_bytes()
-    (run / "filter/manifest.json").write_bytes(orjson.dumps(orjson.loads(manifest) | {"created": "2031-01-01"}))
+    finished = Manifest.read(run / "filter")
+    assert finished is not None
+    replace(finished, created="2031-01-01").write(run / "filter")
     try:
         versions.append(visitor.ask("/api/state")[1]["version"])
     finally:
