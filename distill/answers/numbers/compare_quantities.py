@@ -6,6 +6,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Final
 
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
+from distill.answers.numbers.currencies import SHARED
 from distill.answers.numbers.measure_units import may_be_symbol, size_in
 from distill.answers.numbers.quantities import Quantity
 from distill.answers.numbers.units import loosely_equal, unit_factor
@@ -32,7 +33,7 @@ def compare_quantities(
         predicted.currency
         and gold.currency
         and predicted.currency != gold.currency
-        and not _same_yen(predicted, gold)
+        and not _may_be_same_currency(predicted, gold)
     ):
         dollars = predicted.currency.endswith("D") and gold.currency.endswith("D")
         return _undecided_unless_wrong(same, "other_currency") if dollars else wrong("other_currency")
@@ -114,11 +115,10 @@ def _are_bits_and_bytes(left: str, right: str) -> bool:
     )
 
 
-def _same_yen(predicted: Quantity, gold: Quantity) -> bool:
-    """One sign stands for two currencies."""
-    return (
-        "¥" in (predicted.currency, gold.currency) and {predicted.currency, gold.currency} & {"JPY", "CNY"} != set()
-    )
+def _may_be_same_currency(predicted: Quantity, gold: Quantity) -> bool:
+    """One sign stands for several currencies."""
+    pairs = ((predicted.currency, gold.currency), (gold.currency, predicted.currency))
+    return any(code in SHARED.get(sign, ()) for sign, code in pairs)
 
 
 def _undecided_unless_wrong(result: CompareResult, reason: str) -> CompareResult:

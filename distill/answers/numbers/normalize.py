@@ -21,7 +21,7 @@ _CHARACTERS: Final = str.maketrans(
     {
         **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe63\uff0d", "-"),
         **dict.fromkeys("\u2018\u2019\u201b\u2032\u00b4", "'"),
-        **dict.fromkeys("\u201c\u201d\u201f\u2033", '"'),
+        **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033", '"'),
         **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad", ""),
         "\u2044": "/",
         "\u00d7": "×",

@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 from typing import Any, Final
 
-from distill.answers.numbers.currencies import CURRENCIES, DOLLARS, SYMBOLS
+from distill.answers.numbers.currencies import CURRENCIES, DOLLARS, NO_MILLS, SIGN_BEFORE, SYMBOLS
 from distill.answers.numbers.digit_groups import readings_of_digits
 from distill.answers.numbers.foreign_number_words import foreign_numbers
 from distill.answers.numbers.number_words import ORDINALS, OTHER_SCALES, SCALES, numerals, spelled
@@ -80,8 +80,9 @@ _OF_A = re.compile(r"\s?(?:of )?an? (?=[a-z])")
 _NUMBER = re.compile(
     r"""(?<![0-9A-Za-z_\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u1fff.])(?<![A-Za-z]-)
     (?P<lead>(?P<sign>^[-+]\s?|(?<![\d)])[-+](?=[\d.$€£¥₹₩₽₺])|(?<!\d\s)(?:[mM]inus|[nN]egative)\s)?
-      (?P<symbol>(?:US|C|A|HK|NZ|S|R)?\$|[€£¥₹₩₽₺₴₪₫₦฿₱₡₸৳₾₲]|Rs\.?|(?:USD|EUR|GBP|JPY|CNY|INR|CAD|AUD|CHF|PLN|SEK|NOK|DKK|BRL
-          |MXN|KRW|RUB|TRY|ZAR|NZD|HKD|SGD|CZK|HUF|AED|SAR|THB)\s)?\s?(?P<sign2>-)?)
+      (?P<symbol>"""
+    + SIGN_BEFORE
+    + r""")?\s?(?P<sign2>-)?)
     (?P<digits>
         \d{1,3}(?:[ ]\d{3})+(?:[.,]\d+)?(?!\d|[.,]\d)
       | \d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d|,\d)
@@ -143,9 +144,12 @@ _MOST_JOINED = 32
 
 
 def read_quantities(text: str) -> tuple[Quantity, ...]:
-    """The quantities stated in a normalised text, in order. Number words count only when there are no digits."""
+    """The quantities stated in a normalised text, in order. Number words count only when there are no digits.
+
+    1 hour 30 minutes is one quantity.
+    """
     first = _read_first(text, _MOST_JOINED)
-    return first if len(first) < _MOST_JOINED else _read_first(text, _MOST)
+    return _join_neighbours(first, text) if len(first) < _MOST_JOINED else _read_first(text, _MOST)
 
 
 @lru_cache(maxsize=4096)
@@ -176,8 +180,8 @@ def read_single_quantity(text: str) -> Quantity | None:
     if _SIMPLE.fullmatch(text):
         return _plain_quantity(text)
     numbers = _read_first(text, _MOST_JOINED)
-    if len(numbers) > 1:
-        numbers = _join_compound(numbers, text)
+    if 1 < len(numbers) < _MOST_JOINED:
+        numbers = _join_neighbours(numbers, text)
     if len(numbers) != 1 or not numbers[0].affirmed:
         return None
     before, after = text[: numbers[0].start].strip(" ~≈$("), text[numbers[0].end :].strip(" .)$")
@@ -188,10 +192,17 @@ _CENT_VALUES: Final = frozenset(map(Decimal, range(1, 100)))
 _BETWEEN: Final = ("", "and", "et", "und", "con", "y", "e")
 
 
+def _join_neighbours(parts: tuple[Quantity, ...], text: str) -> tuple[Quantity, ...]:
+    """The quantities with one for each run of neighbours such as 1 hour 30 minutes."""
+    runs: list[tuple[Quantity, ...]] = []
+    for part in parts:
+        is_next = runs and text[runs[-1][-1].end : part.start].strip(" ,") in _BETWEEN
+        runs[-1:] = [(*runs[-1], part)] if is_next else [*runs[-1:], (part,)]
+    return tuple(chain.from_iterable(_join_compound(run, text) if len(run) > 1 else run for run in runs))
+
+
 def _join_compound(parts: tuple[Quantity, ...], text: str) -> tuple[Quantity, ...]:
-    """One quantity for neighbours such as 1 hour 30 minutes: known units of one kind, each smaller than the last."""
-    if any(text[left.end : right.start].strip(" ,") not in _BETWEEN for left, right in pairwise(parts)):
-        return parts
+    """One quantity for a run of known units of one kind, each smaller than the last."""
     bare_cents = len(parts) == 2 and parts[1].value in _CENT_VALUES and not (parts[1].unit or parts[1].currency)
     if bare_cents and parts[0].currency and parts[0].decimals == 0 and not parts[1].percent:
         value = parts[0].value + parts[1].value / 100  # 12 euros 50
@@ -277,7 +288,7 @@ def _read_tail(text: str, tail: _Tail) -> _Tail:
 
 
 _THOUSAND: Final = 1000
-_EURO_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
+_POINT_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
 """1.500 euros are 1500: no price has three decimal places, and languages of the euro group digits with a point."""
 _IRRATIONAL: Final = ("π", "√")
 """A number beside one of these signs is a part of an expression."""
@@ -322,7 +333,7 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
     amount = tail.currency or tail.percent or tail.factor >= _THOUSAND
     if amount and decimals in (1, 2) and match["digits"].count(",") == 1:
         certain, readings = True, readings[:1]  # 980,00 in money groups nothing, nor do 12,5 % and 1,5 million
-    if tail.currency == "EUR" and tail.factor == 1 and _EURO_THOUSANDS.fullmatch(match["digits"]):
+    if tail.currency in NO_MILLS and tail.factor == 1 and _POINT_THOUSANDS.fullmatch(match["digits"]):
         readings, decimals = (Decimal(match["digits"].replace(".", "")),), 0
     if tail.other_factor is not None and tail.other_factor >= _THOUSAND and "," in match["digits"] and decimals:
         tail.factor, tail.other_factor = tail.other_factor, None  # 3,2 mil is Spanish

@@ -31,6 +31,7 @@ from distill.answers.words.word_classes import (
     NAMED_THINGS,
     OPENING,
     PRONOUNS,
+    SIDES,
     SIZES,
     TIED,
 )
@@ -38,7 +39,7 @@ from distill.answers.words.word_forms import looks_like_verb
 
 _LONGEST: Final = 400
 _BE: Final = CLASSES["be"]
-_STATING: Final = CLASSES["stating"] | _BE
+_STATING: Final = CLASSES["stating"] | CLASSES["be_in_any_language"] | _BE | {"mit", "avec", "con", "com"}
 _SAYS: Final = frozenset({"says", "say", "reads", "read", "spells", "states"})
 _CONCLUDES: Final = frozenset({":", ";", "so", "thus", "hence", "therefore", "i.e", *_SAYS})
 """Words after which a statement of its own begins."""
@@ -50,6 +51,7 @@ _PLACES: Final = {
     **{"in": "in", "inside": "in", "within": "in", "on": "on", "atop": "on", "under": "under", "below": "under"},
     **{"beneath": "under", "above": "over", "over": "over", "behind": "behind", "outside": "outside", "off": "off"},
     **{"near": "near", "beside": "near", "after": "after", "before": "before", "from": "from", "to": "to"},
+    **{"by": "near", "out": "outside"},
 }
 """Prepositions of place and time to what they say."""
 _BREAKS: Final = frozenset(
@@ -80,7 +82,7 @@ def _stands_where_asked(text: str, gold: tuple[str, ...], question: str) -> bool
         return True
     if {*gold} <= asked and "or" not in asked:
         return False  # the girl wants a doll, for "what does the girl want?"
-    quoted = _QUOTED_AT_END.fullmatch(text)
+    quoted = _QUOTED.fullmatch(text)
     if quoted is not None and core_words(read_sentence(quoted["quoted"]).words) == gold:
         return True
     sentences = sentences_of(text)
@@ -100,7 +102,8 @@ def _stands_where_asked(text: str, gold: tuple[str, ...], question: str) -> bool
     return True
 
 
-_QUOTED_AT_END = re.compile(r"[^\"“”.;!?]*[\"“](?P<quoted>[^\"“”]+)[\"”]\.?")
+_QUOTED = re.compile(r"(?=[^\"“”]|[\"“][^\"“”]+[\"”]\.?$)[^\"“”.;!?]*[\"“](?P<quoted>[^\"“”]+)[\"”](?: [a-z]+)?\.?")
+"""Words in quotes at the end, or before one noun: it represents "Very favorable" opinions."""
 
 
 def _answers_later(later: str, read: Sentence, asked: set[str]) -> bool:
@@ -139,8 +142,8 @@ def is_placed_elsewhere(words: Sequence[str], asked: Sequence[str]) -> bool:
 
 
 def _placed(words: Sequence[str]) -> dict[str, str]:
-    things = [word for word in words if word not in ARTICLES - {"that"}]
-    return {thing: _PLACES[place] for place, thing in pairwise(things) if place in _PLACES}
+    things = [word for word in words if word not in ARTICLES - {"that"} and word != "of"]
+    return {thing: _PLACES[place] for place, thing in pairwise(things) if place in _PLACES and thing not in SIDES}
 
 
 def _is_explained_before(read: Sentence, inside: range, written: Sequence[str]) -> bool:

@@ -99,7 +99,17 @@ _PICTURE = re.compile(r"\b(?:image|picture|photo|photograph|scene|chart|figure|g
 
 
 def _content(words: Sequence[str]) -> list[str]:
-    return [word for word in words if word not in _SMALL]
+    """The words that say something: "on" only of "the light is on", where it places nothing."""
+    after = [*words[1:], ""]
+    return [
+        word
+        for word, following in zip(words, after, strict=False)
+        if word not in _SMALL or (word == "on" and following in _NO_THING)
+    ]
+
+
+_NO_THING: Final = frozenset({"", "in", "at", "and", "so"})
+"""What follows a preposition that has no noun."""
 
 
 def _names_a_kind(words: Sequence[str], thing: str) -> bool:

@@ -28,7 +28,7 @@ from distill.answers.words.other_scripts import other_scripts
 from distill.answers.words.person_names import names_person, same_person, without_title
 from distill.answers.words.place_names import with_country
 from distill.answers.words.spelling import NAMES, are_opposites, in_one_phrase, often_same_thing
-from distill.answers.words.spelling_variants import compare_spellings, same_things
+from distill.answers.words.spelling_variants import compare_spellings, same_things, with_one_name
 from distill.answers.words.tokens import tokens as tokens
 from distill.answers.words.tokens import unabbreviated
 from distill.answers.words.word_classes import ARTICLES, CLASSES, affirms
@@ -78,6 +78,7 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
     """Compares a prediction with a gold text: "It's a stop sign." states "stop sign"."""
     if not (text.isascii() and gold.isascii()):
         text, gold = other_scripts(text), other_scripts(gold)
+    text, gold = with_one_name(text, gold), with_one_name(gold, text)
     text, gold, question = in_one_phrase(with_country(text, gold)), in_one_phrase(gold), in_one_phrase(question)
     words, gold_words = tokens(text), tokens(gold)
     mathematical = looks_mathematical(gold) or looks_mathematical(text)

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
+from distill.answers.texts.asked_roles import is_placed_elsewhere
 from distill.answers.texts.denied_answers import COPULA
 from distill.answers.texts.stated_polarity import compares, stated_polarity
 from distill.answers.words.basic_words import is_colour, is_same_word
-from distill.answers.words.spelling import OPPOSITES_ABROAD
+from distill.answers.words.spelling import OPPOSITES_ABROAD, are_opposites
 from distill.answers.words.tokens import tokens
 from distill.answers.words.word_classes import CLASSES, COLOURS, SIDES, denies
 from distill.answers.words.word_forms import same_word_form
@@ -54,12 +55,19 @@ def _compare_english(text: str, words: Sequence[str], gold: str, question: str) 
     if ending is not None:
         first = _POLAR[ending[1].lower()]
         polar = {first}
+    goes_on = first == "no" and not ending and len(words) > 1 and words[1] not in _AFTER_NO
+    begins_with_none = goes_on and not _NO_AND_MORE.match(text)
     stated = None
+    if begins_with_none and _has_words_of(words[1:], question):
+        stated = stated_polarity(text, question)  # No effusion is seen
     if first is None or copula is not None:
         repeated = None if _is_other_subject(subject, words, question) else _repeats(words, question)
         stated = repeated or stated_polarity(text, question) or _first_clause_repeats(text, question)
     if len(polar) > 1 or (first is None and polar and stated is None):
         return undecided("unclear_yes_or_no")
+    of_the_places = stated == "yes" or any(map(denies, tokens(text)))
+    if stated and of_the_places and is_placed_elsewhere(tokens(text), tokens(question[:_LONGEST_QUESTION])):
+        return undecided("no_yes_or_no")  # it is under the bed, for "is it on the bed?"
     if stated is not None:
         as_asked = _OTHER_PAIR[stated] if gold in ("true", "false") else stated
         return correct("repeats_question") if as_asked == gold else wrong("repeats_question")
@@ -70,11 +78,21 @@ def _compare_english(text: str, words: Sequence[str], gold: str, question: str) 
         if not question or len(words) > 1:
             return undecided("yes_or_true")
         gold = _OTHER_PAIR[gold]
-    if _CONDITION.match(text):
-        return undecided("unclear_yes_or_no")
-    if first == "no" and not ending and len(words) > 1 and words[1] not in _AFTER_NO and not _NO_AND_MORE.match(text):
+    if begins_with_none or _CONDITION.match(text):
         return undecided("unclear_yes_or_no")
     return correct("same_words") if first == gold else wrong("other_words")
+
+
+def _has_words_of(words: Sequence[str], question: str) -> bool:
+    """Whether words are those of a question that denies nothing, or say that something is there."""
+    asked = tokens(question[:_LONGEST_QUESTION])
+    said = [word for word in words if word not in _SMALL_WORDS | _FOUND]
+    known = all(any(same_word_form(word, one) for one in asked) for word in said)
+    return known and bool(said) and not any(map(denies, asked))
+
+
+_FOUND: Final = CLASSES["found"]
+"""Words that say that something is there."""
 
 
 def _first_clause_repeats(text: str, question: str) -> str | None:
@@ -82,11 +100,15 @@ def _first_clause_repeats(text: str, question: str) -> str | None:
     clause = _PRONOUN_CLAUSE.fullmatch(text.strip(" ."))
     if clause is None or {*tokens(text)} & (COLOURS | {"but", "or"}) or _COMPARED.search(question):
         return None
-    return _repeats(tokens(clause["said"]), question)
+    said, last = tokens(clause["said"]), tokens(question[:_LONGEST_QUESTION])[-1:]
+    if _FORM.match(question) and len(said) == 1 and (said == last or are_opposites(*said, *last)):
+        return "yes" if said == last else "no"  # it is off, for "is the light on?"
+    return _repeats(said, question)
 
 
 _PRONOUN_CLAUSE = re.compile(
-    r"(?:it|he|she|they)(?: is| are|['’]s|['’]re) (?P<said>(?:not )?[a-z]+)(?: and [a-z ]{2,40}|, [^,;]{2,60})?",
+    r"(?:it|he|she|they)(?: is| are|['’]s|['’]re) (?:turned |switched )?"
+    r"(?P<said>(?:not )?[a-z]+)(?: and [a-z ]{2,40}|, [^,;]{2,60})?",
     re.IGNORECASE,
 )
 _COMPARED = re.compile(r"\b(?:than|as|between|both|all|every|more)\b", re.IGNORECASE)

@@ -50,12 +50,11 @@ _PHONE = re.compile(
     r"(?:(?:tel|phone|fax|call)\w*\W*)?(?P<plus>\+\d{1,3}[\s.-]?)?(?P<rest>[(\d][\d\s().-]{5,18}\d)", re.IGNORECASE
 )
 _ADDRESS = re.compile(r"(?:https?://)?(?:www\.)?(?P<rest>[\w.-]+\.[a-z]{2,}(?:/[\w./-]*?)?)/?", re.IGNORECASE)
-_ACRONYM = re.compile(r"(?P<name>.{6,}?) \((?P<short>[A-Z][A-Z.&]{1,9})\)")
 
 _TWO: Final = 2
 _MOST_INITIALS: Final = 6
 _SHORT_NAME = re.compile(r"(?:[A-Z]\.?\s?){1,7}[A-Z]\.?|[A-Z]\s?&\s?[A-Z]")
-_JOINING: Final = frozenset({"of", "and", "the", "for", "in", "de", "la"})
+_JOINING: Final = frozenset({"of", "and", "the", "for", "in", "on", "de", "la"})
 _FULL: Final = {
     short: full
     for short, full in sorted(_SHORT)
@@ -102,14 +101,9 @@ def compare_spellings(
         letters = re.sub("[.& ]", "", short)
         is_lower = short.isascii() and short.isalpha() and _TWO < len(short) <= _MOST_INITIALS
         letters = short.upper() if is_lower else letters
-        if (_SHORT_NAME.fullmatch(short) or is_lower) and letters == "".join(
-            word[0].upper() for word in re.findall(r"[^\W\d_]+", name) if word.lower() not in _JOINING
-        ):
+        if (_SHORT_NAME.fullmatch(short) or is_lower) and letters == _initials(name):
             sure = (len(letters) > _TWO or "&" in short) and not re.search(rf"\b{re.escape(short)}\b", question)
             return correct("acronym") if sure else undecided("may_be_the_acronym")
-        acronym = _ACRONYM.fullmatch(name)
-        if acronym is not None and short.casefold() == acronym["name"].casefold() and _spells(acronym):
-            return correct("same_name")
     return _compare_without_accents(text, gold) or _compare_without_accents(joined, gold_joined)
 
 
@@ -258,9 +252,31 @@ def _roman(value: int) -> str:
     return written
 
 
-def _spells(acronym: re.Match[str]) -> bool:
-    initials = "".join(word[0] for word in acronym["name"].split() if word[0].isupper())
-    return initials == acronym["short"].replace(".", "").replace("&", "")
+def with_one_name(text: str, gold: str) -> str:
+    """A text with the gold name alone where it has a name and its initials: UN for "United Nations (UN)"."""
+    bare = re.sub(r"^(?:the|an?) ", "", gold.casefold())
+    for both in _IN_PARENTHESES.finditer(text) if len(text) <= _LONGEST_WITH_INITIALS else ():
+        words, inside = both["before"].split(" "), both["inside"]
+        for count in range(1, min(len(words), _MOST_WORDS_OF_A_NAME) + 1):
+            names = (" ".join(words[-count:]), inside)
+            if bare in map(str.casefold, names) and any(_initials(a) == _letters(b) for a, b in _both_orders(*names)):
+                return f"{' '.join((*words[:-count], gold))}{text[both.end() :]}"
+    return text
+
+
+_IN_PARENTHESES = re.compile(r"(?P<before>[^()]+) \((?P<inside>[^()]{2,60})\)")
+_LONGEST_WITH_INITIALS: Final = 400
+_MOST_WORDS_OF_A_NAME: Final = 8
+_CAPITALS = re.compile(r"[A-Z]\.?(?:[ &]*[A-Z]\.?){1,6}")
+
+
+def _letters(short: str) -> str:
+    return re.sub("[.& ]", "", short) if _CAPITALS.fullmatch(short) else "-"
+
+
+def _initials(name: str) -> str:
+    words = re.findall(r"[^\W\d_]+", name)
+    return "".join(word[0].upper() for word in words if word.lower() not in _JOINING)
 
 
 _SURE_LETTERS: Final = 5

@@ -112,3 +112,21 @@ def test_a_misspelled_option_is_chosen_where_no_other_is_near() -> None:
     assert judge("Montpellier", "Montpelier", options=["Burlington", "Montpelier", "Augusta"]).verdict == CORRECT
     assert judge("mitosis", "meiosis", options=["meiosis", "binary fission"]).verdict != CORRECT
     assert judge("condensations", "evaporation", options=["condensation", "evaporation"]).verdict != CORRECT
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "said"),
+    [
+        ("¿En qué mes se registraron más ventas?", "agosto", "El mes con más ventas fue agosto."),
+        ("¿Qué país tiene el porcentaje más alto?", "Alemania", "El país con el porcentaje más alto es Alemania."),
+        ("Quel mois a enregistré le plus de ventes ?", "août", "Le mois avec le plus de ventes était août."),
+    ],
+)
+def test_with_and_was_in_other_languages_only_state_an_answer(question: str, gold: str, said: str) -> None:
+    assert judge(said, gold, question=question).verdict == CORRECT
+
+
+def test_an_answer_about_less_or_another_thing_is_none_for_more_of_it() -> None:
+    question = "¿En qué mes se registraron más ventas?"
+    for said in ("El mes con menos ventas fue agosto.", "El mes con más compras fue agosto."):
+        assert judge(said, "agosto", question=question).verdict == UNDECIDED

@@ -161,3 +161,73 @@ def test_the_words_before_a_number_say_what_it_is(text: str, negated: bool, boun
 def test_a_scale_word_beside_a_question_with_another_one_stays_open() -> None:
     judged = judge("It is 5.9 thousand.", "5.9", question="What is the rate per hundred residents?")
     assert (judged.verdict, judged.reason) == ("undecided", "scale_added")
+
+
+@pytest.mark.parametrize(
+    ("gold", "said"),
+    [
+        ("7 hours 22 minutes", "Teenagers spend 7 hours and 22 minutes a day on their phones."),
+        ("90 minutes", "It takes 1 hour and 30 minutes."),
+        ("6 feet 2 inches", "He is 6 feet and 2 inches tall."),
+        ("7 lb 4 oz", "The baby weighs 7 pounds, 4 ounces."),
+        ("2 Stunden 15 Minuten", "Es dauert 2 Stunden und 15 Minuten."),
+        ("$7.20", "She needs 7 dollars and 20 cents."),
+        ("$2.75", "It's two dollars and seventy-five cents."),
+    ],
+)
+def test_neighbours_of_one_kind_are_one_quantity_inside_a_sentence_too(gold: str, said: str) -> None:
+    assert judge(said, gold, question="How much is it?").verdict == "correct"
+
+
+@pytest.mark.parametrize(
+    ("gold", "said"),
+    [
+        ("5 hours", "The flight takes 5 hours and 20 minutes."),
+        ("5 minutes", "It takes 1 hour and 5 minutes."),
+        ("6 feet", "He is 6 feet 2 inches tall."),
+        ("2 years", "The child is 2 years and 3 months old."),
+    ],
+)
+def test_a_part_of_a_quantity_is_not_the_quantity(gold: str, said: str) -> None:
+    assert judge(said, gold, question="How long is it?").verdict == "wrong"
+
+
+def test_only_neighbours_of_one_kind_with_falling_units_are_joined() -> None:
+    texts = (
+        "5 km and 30 minutes",
+        "5 minutes for 1 hour",
+        "3 m and 3 m",
+        "$5 and 50 points",
+        "1 hour 5 minutes and 2 kg",
+    )
+    assert [len(read_quantities(text)) for text in texts] == [2, 2, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("gold", "said"),
+    [
+        ("RM 1.92", "The tax amount is RM1.92."),
+        ("1.92", "The tax amount is RM1.92."),
+        ("RM 1.92", "1.92 MYR"),
+        ("RM1.92", "The tax amount is 1.92 ringgit."),
+        ("Rp 45.000", "The price is Rp45,000."),
+        ("CHF 12.50", "The price is CHF12.50."),
+        ("kr 99", "The price is 99 kr."),
+        ("kr 99", "99 SEK"),
+        ("₱ 250.00", "The price is P250.00."),
+        ("R 120.50", "The price is R120.50."),
+        ("NT$ 100", "The price is NT$100."),
+        ("₫50,000", "50.000 VND"),
+    ],
+)
+def test_a_currency_may_stand_before_its_amount_with_or_without_a_space(gold: str, said: str) -> None:
+    assert judge(said, gold, "money", question="What does it cost?").verdict == "correct"
+
+
+@pytest.mark.parametrize(("gold", "said"), [("RM 1.92", "$1.92"), ("kr 99", "€99"), ("RM 1.92", "RM19.20")])
+def test_another_currency_or_amount_is_wrong(gold: str, said: str) -> None:
+    assert judge(said, gold, "money").verdict == "wrong"
+
+
+def test_one_capital_letter_is_money_only_before_an_amount_with_two_decimals() -> None:
+    assert [quantity.currency for quantity in read_quantities("R120.50 and R 12 and P 7.5")] == ["ZAR", "", ""]

@@ -194,3 +194,31 @@ def test_a_country_has_all_of_its_listed_names(name: str) -> None:
 
 def test_a_unit_in_another_language_is_not_another_word() -> None:
     assert judge("hours", "horas", question="¿En qué unidad se mide?").verdict == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("gold", "said"),
+    [
+        ("MRI", "The modality is magnetic resonance imaging (MRI)."),
+        ("Magnetic resonance imaging", "The imaging modality used was MRI (Magnetic Resonance Imaging)."),
+        ("CT", "This is a computed tomography (CT) scan."),
+        ("H&E", "The stain is hematoxylin and eosin (H&E)."),
+        ("WHO", "The report is of the World Health Organization (WHO)."),
+    ],
+)
+def test_a_name_with_its_initials_is_one_name(gold: str, said: str) -> None:
+    assert judge(said, gold, question="What imaging modality was used?").verdict == "correct"
+
+
+def test_initials_that_the_name_does_not_spell_are_another_name() -> None:
+    question = "What imaging modality was used?"
+    assert judge("The modality is computed tomography (MRI).", "CT", question=question).verdict != "correct"
+    assert judge("The modality is computed tomography (CT), not MRI.", "MRI", question=question).verdict == "wrong"
+
+
+def test_words_in_quotes_before_one_noun_are_what_is_named() -> None:
+    question, gold = "What does the green bar represent?", "Very favorable"
+    assert judge('The green bar represents "Very favorable" opinions.', gold, question=question).verdict == "correct"
+    denied = 'The green bar does not represent "Very favorable" opinions.'
+    assert judge(denied, gold, question=question).verdict == "undecided"
+    assert judge('"Spain" loses', "Spain", question="Who wins?").verdict != "correct"
