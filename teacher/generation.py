@@ -117,10 +117,7 @@ class Generation:
                 on_found=self.progress.found,
                 on_expect=self.progress.expect,
             )
-            request = queue.take()
-            if request is not None:
-                queue.put_back(request)
-            if not queue.finished:
+            if queue.prepare() or not queue.finished:
                 model = self.models[teacher.name]
                 jobs[teacher.name] = TeacherJob(
                     generation=self, teacher=teacher, model=model, index=index, queue=queue

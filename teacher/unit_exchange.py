@@ -10,7 +10,7 @@ first counts. Samples that a lost agent has drawn go to a living one.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,7 +39,8 @@ class UnitExchange:
     """Agents of other attempts."""
     _told: set[tuple[str, str]] = field(default_factory=set)
     """Teachers and samples of which others know that they are drawn here."""
-    _news: deque[Callable[[Mapping[str, TeacherJob]], None]] = field(default_factory=deque)
+    _news: deque[tuple[str, Callable[[TeacherJob], None]]] = field(default_factory=deque)
+    """For a teacher, what its job has to be told."""
 
     def __post_init__(self) -> None:
         self.attempt.store.put(f"{self.attempt.folder}/{_AGENT}{self.agent.name}", b"")
@@ -89,7 +90,8 @@ class UnitExchange:
             # All that live choose the same one.
             first = min((*alive, self.attempt.name))
             heir = None if first == self.attempt.name else first
-            self._news.append(lambda jobs: _give_up_on_lost(jobs, alive, heir))
+            for job in self.jobs():
+                self._news.append((job.teacher.name, lambda job: job.queue.give_up_on_lost(alive, heir)))
         commit = read_commit(store, unit)
         if commit is not None and commit.attempt not in self._seen:
             self._seen.add(commit.attempt)
@@ -98,11 +100,11 @@ class UnitExchange:
 
     def _tell_drawn(self, teacher: str, attempt: str, data: bytes) -> None:
         ids = data.decode().split()
-        self._news.append(lambda jobs: jobs[teacher].queue.leave(ids, attempt) if teacher in jobs else None)
+        self._news.append((teacher, lambda job: job.queue.leave(ids, attempt)))
 
     def _tell_traces(self, teacher: str, data: bytes) -> None:
         records = list(_records(data))
-        self._news.append(lambda jobs: _take_over(jobs.get(teacher), records))
+        self._news.append((teacher, lambda job: _take_over(job, records)))
 
     def take_news(self) -> None:
         """Take over what the last looks have found."""
@@ -110,7 +112,9 @@ class UnitExchange:
         if any(job.writer is None for job in jobs.values()):
             return  # the engine is not there yet
         while self._news:
-            self._news.popleft()(jobs)
+            teacher, tell = self._news.popleft()
+            if teacher in jobs:
+                tell(jobs[teacher])
 
 
 def _records(data: bytes) -> Iterable[dict[str, Any]]:
@@ -122,12 +126,7 @@ def _records(data: bytes) -> Iterable[dict[str, Any]]:
         start += len(line)
 
 
-def _take_over(job: TeacherJob | None, records: Iterable[Mapping[str, Any]]) -> None:
-    if job is not None and job.writer is not None:
-        for record in records:
-            job.writer.take_over(record)
-
-
-def _give_up_on_lost(jobs: Mapping[str, TeacherJob], alive: Collection[str], heir: str | None) -> None:
-    for job in jobs.values():
-        job.queue.give_up_on_lost(alive, heir)
+def _take_over(job: TeacherJob, records: Iterable[Mapping[str, Any]]) -> None:
+    assert job.writer is not None
+    for record in records:
+        job.writer.take_over(record)

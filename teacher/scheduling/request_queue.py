@@ -122,16 +122,16 @@ class RequestQueue:
             del self._left[sample_id]
             self._add_sample(sample)
 
-    def take(self) -> Request | None:
-        """The next request; None when none is ready now."""
+    def prepare(self) -> bool:
+        """Draw samples until a request is ready; whether one is."""
         while not self._ready:
             if not self._draw():
-                return None
-        return self._ready.popleft()
+                return False
+        return True
 
-    def put_back(self, request: Request) -> None:
-        """Return a request that was taken and not asked."""
-        self._ready.appendleft(request)
+    def take(self) -> Request | None:
+        """The next request; None when none is ready now."""
+        return self._ready.popleft() if self.prepare() else None
 
     def done(self, request: Request, record: dict[str, Any]) -> None:
         """Record that the trace of a request is in the index."""

@@ -19,6 +19,8 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 
 _PATHS_AT_ONCE = 1 << 16
+_STATE_KEYS = frozenset({"made_from", "files", "rows", "source", "extends", "routed"})
+_MADE_FROM = frozenset({"settings", "content", "limit", "root", "images", "unreadable"})
 
 
 def images_root(recipe: Recipe) -> str:
@@ -54,16 +56,26 @@ def _image_paths(path: Path) -> list[str]:
     return sorted(paths)
 
 
+def read_state(folder: Path) -> dict[str, Any] | None:
+    """What `plan.json` says of the plan in place; None where there is none, or one that does not say all of it."""
+    try:
+        state: dict[str, Any] = orjson.loads((folder / PLAN_STATE).read_bytes())
+        whole = state.keys() >= _STATE_KEYS and state["made_from"].keys() >= _MADE_FROM and SAMPLES in state["files"]
+    except (OSError, orjson.JSONDecodeError, AttributeError, TypeError):
+        return None
+    return state if whole else None
+
+
 def unreadable_folders(folder: Path, inputs: Mapping[str, Any]) -> list[str]:
     """Folders of images of the plan in place that cannot be read now, though source and place are the same."""
+    state = read_state(folder)
+    if state is None or any(state["made_from"][key] != inputs[key] for key in ("content", "root")):
+        return []
     try:
-        saved = orjson.loads((folder / PLAN_STATE).read_bytes())["made_from"]
-        if (saved["content"], saved["root"]) != (inputs["content"], inputs["root"]):
-            return []
         names = [name for name in _image_paths(folder / SAMPLES) if not is_store_address(name)]
         there = file_statuses(names)
         missing = {str(Path(name).parent) for name in names if name not in there}
-    except (OSError, pa.ArrowException, orjson.JSONDecodeError, KeyError, TypeError):
+    except (OSError, pa.ArrowException, KeyError):
         return []
     return sorted(name for name in missing if not _has_entries(name))
 

@@ -158,14 +158,13 @@ def plan_inputs(recipe: Recipe, folder: Path, fields: Mapping[str, Any], limit: 
 
 def is_current(folder: Path, inputs: Mapping[str, Any]) -> bool:
     """Whether the plan on disk was made from exactly this, and is whole. Unreadable rows are looked at again."""
-    try:
-        state = orjson.loads((folder / PLAN_STATE).read_bytes())
-        saved, files, *_ = (state[key] for key in ("made_from", "files", "routed", "extends"))
-    except (FileNotFoundError, orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
-        return False
-    if saved != {**inputs, "unreadable": 0} or not all((folder / name).is_file() for name in _FILES):
-        return False
-    return bool(files == _file_digests(folder))
+    state = plan_images.read_state(folder)
+    return state is not None and state["made_from"] == {**inputs, "unreadable": 0} and _are_whole(folder, state)
+
+
+def _are_whole(folder: Path, state: Mapping[str, Any]) -> bool:
+    """Whether the files of a plan are there as they were written."""
+    return all((folder / name).is_file() for name in _FILES) and bool(state["files"] == _file_digests(folder))
 
 
 def _file_digests(folder: Path) -> dict[str, str]:
@@ -225,14 +224,9 @@ class _EarlierPlan:
 
 def _earlier_plan(recipe: Recipe, folder: Path, inputs: Mapping[str, Any]) -> _EarlierPlan | None:
     """The plan in place, if it differs from a new one only by rows at the end; None when that is not certain."""
-    try:
-        state = orjson.loads((folder / PLAN_STATE).read_bytes())
-        files, rows, source = state["files"], state["rows"], state["source"]
-        unchanged = all(state["made_from"][key] == inputs[key] for key in ("settings", "root", "images", "limit"))
-        unchanged = unchanged and files == _file_digests(folder)
-    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
-        return None
-    if not unchanged or state["made_from"]["unreadable"]:
+    state = plan_images.read_state(folder)
+    same = {"unreadable": 0, **{key: inputs[key] for key in ("settings", "root", "images", "limit")}}
+    if state is None or not same.items() <= state["made_from"].items() or not _are_whole(folder, state):
         return None
     reasons = count_quarantined(folder)
     # Rows without a teacher or a prompt count as seen, and their answers are not in the plan. A new row with two
@@ -244,10 +238,10 @@ def _earlier_plan(recipe: Recipe, folder: Path, inputs: Mapping[str, Any]) -> _E
         or recipe.data[ASKED].part != (0, 1)
     ):
         return None
-    start = unchanged_start(sources.locate(recipe, ASKED), rows, source)
+    start = unchanged_start(sources.locate(recipe, ASKED), state["rows"], state["source"])
     if start is None:
         return None
-    this = (sample_files.count_samples(folder / SAMPLES), files[SAMPLES])
+    this = (sample_files.count_samples(folder / SAMPLES), state["files"][SAMPLES])
     return _EarlierPlan(
         read=reader.ReadBefore(start=start, samples=folder / SAMPLES, reasons=reasons),
         routed=state["routed"],
@@ -351,21 +345,20 @@ def read_pending_plan(pending: Path) -> QuestionPlan:
 
 def read_plan(folder: Path) -> QuestionPlan:
     """The plan in place."""
+    remedy = f"remove {folder / PLAN_STATE} and run again"
+    if (state := plan_images.read_state(folder)) is None:
+        raise DataError(f"{folder}: there is no plan that can be read; {remedy}")
     try:
         samples = sample_files.count_samples(folder / SAMPLES)
-        state = orjson.loads((folder / PLAN_STATE).read_bytes())
-        routed, settings, digest = state["routed"], state["made_from"]["settings"], state["files"][SAMPLES]
-    except (OSError, pa.ArrowException, orjson.JSONDecodeError, KeyError) as error:
-        raise DataError(
-            f"{folder}: the plan cannot be read ({error}); remove {folder / PLAN_STATE} and run again"
-        ) from None
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{folder}: the plan cannot be read ({error}); {remedy}") from None
     return QuestionPlan(
         folder=folder,
         samples=samples,
         quarantined=count_quarantined(folder),
-        routed=routed,
-        settings=settings,
-        digest=digest,
+        routed=state["routed"],
+        settings=state["made_from"]["settings"],
+        digest=state["files"][SAMPLES],
         content=sample_files.samples_content(folder / SAMPLES),
         extends=[(rows, digest) for rows, digest in state["extends"]],
     )

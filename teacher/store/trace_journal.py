@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -140,23 +141,12 @@ class TraceForm:
             "revision": model.revision,
             "hinted": teacher.hinted,
         }
-        self._engines: tuple[str | None, dict[str, str]] = (None, {})
-        self._known: tuple[Sampling | None, Any] = (None, None)
-        self._moment = (0, "")
-
-    def engine(self, model: str) -> dict[str, str]:
+        self.engine = lru_cache(maxsize=1)(self._engine_of)
         """The engine of an attempt that this model has answered, by its name for the server."""
-        if self._engines[0] != model:
-            self._engines = (model, {**self._served.engine, "model": redact.exact(model) or self._served.model})
-        return self._engines[1]
+        self._known: tuple[Sampling | None, Any] = (None, None)
 
-    def created(self) -> str:
-        """The time of now as text, which several traces of one millisecond share."""
-        moment = time.time_ns() // 1_000_000
-        if self._moment[0] != moment:
-            text = datetime.fromtimestamp(moment / 1000, UTC).isoformat(timespec="milliseconds")
-            self._moment = (moment, text)
-        return self._moment[1]
+    def _engine_of(self, model: str) -> dict[str, str]:
+        return {**self._served.engine, "model": redact.exact(model) or self._served.model}
 
     def params(self, sampling: Sampling) -> Any:
         """The settings of an attempt as JSON text."""
@@ -173,6 +163,12 @@ class TraceForm:
             values |= {name: value for name, value in more.items() if value}
             self._known = (sampling, orjson.Fragment(redact.dumps(values, orjson.OPT_SORT_KEYS)))
         return self._known[1]
+
+
+@lru_cache(maxsize=1)
+def _time_text(milliseconds: int) -> str:
+    """A time as text, which several traces of one millisecond share."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def make_trace(form: TraceForm, request: Request, completion: Completion) -> dict[str, Any]:
@@ -207,7 +203,7 @@ def make_trace(form: TraceForm, request: Request, completion: Completion) -> dic
         "engine": form.engine(completion.model),
         "prompt_sha": request.prompt_sha,
         "latency_s": round(completion.latency_s, 4),
-        "created": form.created(),
+        "created": _time_text(time.time_ns() // 1_000_000),
         "attempt": request.attempt,
         "draft": request.draft,
         "error": error,

@@ -29,7 +29,7 @@ from teacher.engines.circuit_breaker import Breaker
 from teacher.engines.connect import Done, EngineSettings, Get, ReadyRequests, task_group
 from teacher.engines.http.batch_api import BatchApi, BatchState, line_failure, request_line
 from teacher.engines.http.batch_records import FolderRecords, SubmittedBatch
-from teacher.engines.http.chat_protocol import GarbledError, completion_from_body, parse_json, request_headers
+from teacher.engines.http.chat_protocol import completion_from_body, parse_json, request_headers
 from teacher.engines.http.exchange import request_failure
 from teacher.engines.http.http_engine import HttpEngine
 from teacher.engines.http.server_info import other_model
@@ -361,8 +361,6 @@ class BatchEngine(HttpEngine):
                 completion = completion_from_body(body, line[:2000], latency_s, logprobs=bool(teacher.logprobs))
                 if problem := other_model(teacher, self._client.info.model, completion.model):
                     raise Failure("other_model", problem)
-            except GarbledError as garbled:
-                answers.failures[name] = Failure(garbled.reason, garbled.detail)
             except Failure as failure:
                 failure.tries = _TRIES
                 answers.failures[name] = failure

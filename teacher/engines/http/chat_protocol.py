@@ -13,6 +13,7 @@ from distill.rationale import enclose
 from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.sampling import PARAMETERS, Sampling
 from distill.recipe.sections.teachers import Teacher
+from teacher.engines.outage import Failure
 from teacher.messages.completion import Completion
 
 if TYPE_CHECKING:
@@ -43,15 +44,6 @@ _WORD_CHARACTERS = 200
 _MAX_NOTES = 8
 _MAX_LOGPROBS = 64
 _ROUNDING = 1e-3
-
-
-class GarbledError(Exception):
-    """An answer that is not a chat completion, or one that the server gave up."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason = reason
-        self.detail = detail
 
 
 def api_key(teacher: Teacher, where: str = "") -> str:
@@ -227,7 +219,7 @@ class ResponseReader:
 
 
 def completion_from_body(body: Any, payload: bytes, latency_s: float, *, logprobs: bool) -> Completion:
-    """A server's answer, as far as its first choice. Raises GarbledError when it is none.
+    """A server's answer, as far as its first choice. Raises Failure when it is none.
 
     `payload` is for the message of an error.
 
@@ -242,7 +234,7 @@ def completion_from_body(body: Any, payload: bytes, latency_s: float, *, logprob
         entries = (choice.get("logprobs") or {}).get("content") if logprobs else None
         token_ids, token_logprobs = _logprobs(entries) if entries else (None, None)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError):
-        raise GarbledError("garbled_response", f"not a chat completion: {excerpt(payload)}") from None
+        raise Failure("garbled_response", f"not a chat completion: {excerpt(payload)}") from None
     reader = ResponseReader()
     finish_reason, stop_reason = _finish(reader, choice)
     usage = reader.table("usage", body.get("usage"))
@@ -267,11 +259,11 @@ def completion_from_body(body: Any, payload: bytes, latency_s: float, *, logprob
 
 
 def _finish(reader: ResponseReader, choice: Mapping[str, Any]) -> tuple[str, str]:
-    """How an answer ended, and what the server says beyond that. Raises GarbledError for one that it gave up."""
+    """How an answer ended, and what the server says beyond that. Raises Failure for one that it gave up."""
     said = reader.word("finish_reason", choice.get("finish_reason"))
     stop_reason = reader.word("stop_reason", choice.get("stop_reason"))
     if said.lower() in _FAILED_FINISHES:
-        raise GarbledError("server_error", f"finish_reason {said}")
+        raise Failure("server_error", f"finish_reason {said}")
     if said.lower() in _CUT_FINISHES:
         return "length", stop_reason or ("" if said == "length" else said)
     return said or "stop", stop_reason

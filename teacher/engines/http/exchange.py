@@ -13,7 +13,7 @@ import orjson
 
 from distill import live_text
 from distill.recipe.sections.teachers import Teacher
-from teacher.engines.http.chat_protocol import GarbledError, excerpt, parse_json, refused_parameter
+from teacher.engines.http.chat_protocol import excerpt, parse_json, refused_parameter
 from teacher.engines.http.choices import completions_from_body
 from teacher.engines.http.connections import CONNECTION_ERRORS, ConnectionPool
 from teacher.engines.http.given_texts import scored_text
@@ -113,8 +113,9 @@ class Exchange:
             if given is not None:
                 return [scored_text(answer, payload[:2000], latency_s, given, self._teacher.logprobs)]
             return completions_from_body(answer, payload[:2000], latency_s, logprobs=logprobs)
-        except GarbledError as error:
-            raise Failure(error.reason, error.detail, tries=self._tries) from None
+        except Failure as failure:
+            failure.tries = self._tries
+            raise
 
     def _post(self, replica: Replica, body: Body, *, streamed: bool) -> Awaitable[HttpResponse]:
         url = replica.url

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from distill.recipe.sections.teachers import Teacher
-from teacher.engines.http.chat_protocol import GarbledError, excerpt, logprob_table
+from teacher.engines.http.chat_protocol import excerpt, logprob_table
+from teacher.engines.outage import Failure
 from teacher.messages.completion import Completion
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def scoring_body(teacher: Teacher, given: str, chat: list[dict[str, Any]], model
 def scored_text(body: Any, payload: bytes, latency_s: float, given: str, top_k: int) -> Completion:
     """The log-probabilities of `given` in a server's answer, and those of the `top_k` likeliest tokens in each place.
 
-    `payload` is for the message of an error. Raises GarbledError where there are none.
+    `payload` is for the message of an error. Raises Failure where there are none.
     """
     try:
         entries = body["prompt_logprobs"]
@@ -49,14 +50,14 @@ def scored_text(body: Any, payload: bytes, latency_s: float, given: str, top_k: 
         ]
         ends = token_ends(given, pieces)
         if ends is None:
-            raise GarbledError("garbled_response", f"the prompt does not end with the given text {given[-60:]!r}")
+            raise Failure("garbled_response", f"the prompt does not end with the given text {given[-60:]!r}")
         first = len(entries) - len(ends)
         if first < 1:
             raise ValueError("no token before the text")
         ids, values = _table(entries[first:], top_k)
         name = body.get("model")
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, StopIteration, OverflowError):
-        raise GarbledError(
+        raise Failure(
             "garbled_response", f"no prompt_logprobs of a text to score: {excerpt(payload)}; a vLLM server gives them"
         ) from None
     import numpy as np

@@ -8,7 +8,8 @@ answers quickly, only requests that were given up once are streamed.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from teacher.engines.http.chat_protocol import GarbledError, excerpt, message_text, parse_json
+from teacher.engines.http.chat_protocol import excerpt, message_text, parse_json
+from teacher.engines.outage import Failure
 from teacher.messages.completion import Completion
 
 FIRST = 32
@@ -79,7 +80,7 @@ def comes_in_pieces(content_type: str, payload: bytes) -> bool:
 
 
 def assemble_body(payload: bytes) -> dict[str, Any]:
-    """An answer in pieces, all of which have come, as one body. Raises GarbledError when one is missing."""
+    """An answer in pieces, all of which have come, as one body. Raises Failure when one is missing."""
     choices: dict[int, dict[str, Any]] = {}
     body: dict[str, Any] = {}
     for data in _events(payload):
@@ -87,7 +88,7 @@ def assemble_body(payload: bytes) -> dict[str, Any]:
             break
         event = parse_json(data)
         if not isinstance(event, dict) or event.get("error"):
-            raise GarbledError("server_error", f"an error in the middle of the answer: {excerpt(data)}")
+            raise Failure("server_error", f"an error in the middle of the answer: {excerpt(data)}")
         for key in ("usage", "model"):
             if event.get(key) is not None:
                 body[key] = event[key]
@@ -101,9 +102,9 @@ def assemble_body(payload: bytes) -> dict[str, Any]:
                     choices[index] = {"message": message, "logprobs": {"content": []}}
                 _add(piece, choices[index])
         except (KeyError, TypeError, AttributeError, RecursionError):
-            raise GarbledError("garbled_response", f"not a piece of a chat completion: {excerpt(data)}") from None
+            raise Failure("garbled_response", f"not a piece of a chat completion: {excerpt(data)}") from None
     if not choices or not all(choice.get("finish_reason") for choice in choices.values()):
-        raise GarbledError("garbled_response", "the streamed answer is not complete")
+        raise Failure("garbled_response", "the streamed answer is not complete")
     for choice in choices.values():
         choice["message"] = {key: "".join(pieces) for key, pieces in choice["message"].items()}
     return {"choices": [choices[index] for index in sorted(choices)], **body}

@@ -4,15 +4,13 @@ The program is the command in DISTILL_LLAMA_SERVER, else the `llama-server` on P
 support, which llama.cpp's own builds have.
 """
 
-import asyncio
 import base64
 import os
 import shlex
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,17 +19,16 @@ import orjson
 
 from distill.errors import RecipeError, TeacherError
 from distill.machine import event_loop
+from distill.recipe.sections.managed_server import Server
 from distill.types import ImageRef, Sample
-from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
 from teacher.engines.http.export_calls import ask_export
 from teacher.engines.processes.guarded_process import GuardedProcess
-from teacher.engines.processes.ports import ReservedPort, reserve_port
+from teacher.engines.processes.ports import reserve_port
+from teacher.engines.processes.server_process import ServerProcess
 from teacher.messages.prompts import Prompt, messages
 
 COMMAND = "DISTILL_LLAMA_SERVER"
 _START_TIMEOUT_S = 300.0
-_HEALTH_TIMEOUT_S = 10.0
-_POLL_S = 0.2
 _MARKER = "<__media__>"  # of servers that do not name theirs
 _CONTEXT_STEP = 256  # llama.cpp rounds a context up to it
 
@@ -82,50 +79,32 @@ def serve_gguf(
         "--ctx-size": -(-context // _CONTEXT_STEP) * _CONTEXT_STEP,
         "--parallel": 1,
     }
-    process = GuardedProcess(
-        [*command, *(str(part) for option in options.items() for part in option)], os.environ, folder / "server.log"
+    whole = [*command, *(str(part) for option in options.items() for part in option)]
+    server = ServerProcess(
+        server=Server(start_timeout_s=_START_TIMEOUT_S, restarts=0),
+        process=GuardedProcess(whole, os.environ, folder / "server.log"),
+        port=port,
+        subject="llama.cpp's server",
+        remedy=f"its command was {shlex.join(whole)}",
     )
+    client = _Client(address=server.address, max_new_tokens=max_new_tokens, picture=picture, image_ids=image_ids)
     with event_loop.Runner() as runner:
-        url = f"http://127.0.0.1:{port.number}"
-        client = _Client(url=url, max_new_tokens=max_new_tokens, picture=picture, image_ids=image_ids)
         try:
-            runner.run(_start(process, client, port))
-
-            def ask(samples: Sequence[Sample]) -> list[tuple[list[int], list[int]]]:
-                return runner.run(client.ask(samples))
-
-            yield LlamaServer(engine=runner.run(client.engine()), ask=ask)
+            runner.run(server.start())
+            yield LlamaServer(engine=runner.run(client.engine()), ask=lambda samples: runner.run(client.ask(samples)))
         finally:
-            runner.run(process.stop())
-            port.close()
+            runner.run(server.close())
     shutil.rmtree(folder, ignore_errors=True)  # after an error its log is still to be read
-
-
-async def _start(process: GuardedProcess, client: "_Client", port: ReservedPort) -> None:
-    await process.start(pass_fds=[port.fileno()])
-    deadline = time.monotonic() + _START_TIMEOUT_S
-    while process.running and time.monotonic() < deadline:
-        if await client.healthy():
-            return
-        await asyncio.sleep(_POLL_S)
-    problem = "is not ready" if process.running else f"ended with code {process.returncode}"
-    raise process.error(f"llama.cpp's server {problem}", f"its command was {shlex.join(process.command)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Client:
     """Asks a llama.cpp server of a student one question after the other."""
 
-    url: str
+    address: str
     max_new_tokens: int
     picture: Callable[[ImageRef], bytes]
     image_ids: Sequence[int]
-
-    async def healthy(self) -> bool:
-        with suppress(*CONNECTION_ERRORS):
-            health = await fetch(f"{self.url}/health", {}, proxy=None, max_bytes=1 << 20, limit_s=_HEALTH_TIMEOUT_S)
-            return health.status == 200
-        return False
 
     async def engine(self) -> str:
         return f"llama.cpp {(await self._call('/props', 'a question about itself')).get('build_info', '')}".strip()
@@ -165,4 +144,4 @@ class _Client:
 
     async def _call(self, path: str, about: str, **body: Any) -> dict[str, Any]:
         data = orjson.dumps(body) if body else b""
-        return await ask_export(f"{self.url}{path}", data, "llama.cpp's server", about)
+        return await ask_export(f"{self.address}{path}", data, "llama.cpp's server", about)

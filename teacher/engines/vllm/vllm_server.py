@@ -1,35 +1,26 @@
-"""Servers that a run starts for a teacher: one process a replica, health, crashes, the end.
+"""Servers that a run starts for a teacher: their command lines, one process a replica.
 
-Every replica runs under `teacher/engines/processes/process_guard.py`, so it ends when this process ends, however that
-happens. It writes to a log of its own. This module knows no requests; the client checks which model a server serves.
+This module knows no requests; the client checks which model a server serves.
 """
 
 import asyncio
 import os
 import shutil
 import sys
-import time
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from distill import redact
-from distill.errors import RecipeError, TeacherError
+from distill.errors import RecipeError
 from distill.local_paths import from_home
 from distill.recipe.sections.managed_server import Server
 from distill.recipe.sections.teachers import Teacher
 from teacher.engines.connect import task_group
-from teacher.engines.http.connections import CONNECTION_ERRORS, fetch
-from teacher.engines.processes.guarded_process import GuardedProcess, exit_status, server_remedy
-from teacher.engines.processes.ports import ReservedPort, reserve_port
+from teacher.engines.processes.guarded_process import GuardedProcess, server_remedy
+from teacher.engines.processes.ports import reserve_port
+from teacher.engines.processes.server_process import ServerProcess
 from teacher.engines.vllm.vllm_options import check_arguments, check_options, is_script, is_vllm, render, server_files
 
-_RESTART_PAUSE_S = 1.0
-_POLL_S = 0.25
-_HEALTH_TIMEOUT_S = 10.0
-_HUNG_AFTER_S = 120.0
-"""A server that runs and does not answer for so long counts as crashed."""
 MEDIA = "--allowed-local-media-path"
 _QUIET = "--disable-uvicorn-access-log"
 
@@ -58,7 +49,7 @@ class Servers:
         check_options(with_program(server, program), f"teachers.{teacher.name}.server")
         media_root = media_root and media_root.absolute()
         self._replicas = [
-            _Replica(
+            ServerProcess(
                 server=server,
                 process=GuardedProcess(
                     build_command(teacher, model, port.number, program=program, media_root=media_root),
@@ -105,94 +96,6 @@ class Servers:
     def crashes(self) -> int:
         """Crashes so far, of all replicas."""
         return sum(replica.crashes for replica in self._replicas)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Replica:
-    """One server process: its guard, its log, its crashes."""
-
-    server: Server
-    process: GuardedProcess
-    port: ReservedPort
-    subject: str
-    remedy: str
-    crashes: int = 0
-    _reviving: asyncio.Task[bool] | None = None
-    _given_up: TeacherError | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port.number}/v1"
-
-    async def start(self) -> None:
-        """Start the process and wait for its health. Raises TeacherError when it ends or takes too long."""
-        await self.process.start(pass_fds=[self.port.fileno()])
-        timeout_s = self.server.start_timeout_s
-        if await self._healthy(timeout_s):
-            return
-        ended = self.process.returncode
-        await self.process.stop()
-        if ended is None:
-            raise self._error(f"did not answer within start_timeout_s = {timeout_s:g}")
-        raise self._error(f"ended with {exit_status(ended)} while starting")
-
-    async def revive(self) -> bool:
-        if self._reviving is None or self._reviving.done():
-            self._reviving = asyncio.create_task(self._revive())
-            # The tasks that waited for it may have ended by then.
-            self._reviving.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return await asyncio.shield(self._reviving)
-
-    async def _revive(self) -> bool:
-        if self._given_up:
-            raise self._given_up
-        if await self._healthy(0):
-            return False
-        if await self._healthy(_HUNG_AFTER_S):
-            return True
-        ended = self.process.returncode
-        await self.process.stop()
-        crash = self._error(
-            f"did not answer for {_HUNG_AFTER_S:g} s" if ended is None else f"ended with {exit_status(ended)}"
-        )
-        allowed = self.server.restarts
-        self.crashes += 1
-        while self.crashes <= allowed:
-            try:
-                await self.start()
-            except TeacherError as error:
-                crash = error
-                self.crashes += 1
-                await asyncio.sleep(_RESTART_PAUSE_S)
-            else:
-                return True
-        self._given_up = TeacherError(f"{crash} (given up after restarts = {allowed})")
-        raise self._given_up
-
-    async def close(self) -> None:
-        """End the process and all it has started."""
-        if self._reviving and not self._reviving.done():
-            self._reviving.cancel()
-            await asyncio.gather(self._reviving, return_exceptions=True)
-        await self.process.stop()
-        self.port.close()
-
-    async def _healthy(self, patience_s: float) -> bool:
-        """Whether the process answers before it ends and before patience does; asked once at least."""
-        deadline = time.monotonic() + patience_s
-        health = f"{self.url.removesuffix('/v1')}/health"
-        while self.process.running:
-            with suppress(*CONNECTION_ERRORS):
-                page = await fetch(health, {}, proxy=None, max_bytes=1 << 20, limit_s=_HEALTH_TIMEOUT_S)
-                if page.status == 200:
-                    return True
-            if time.monotonic() >= deadline:
-                break
-            await asyncio.sleep(_POLL_S)
-        return False
-
-    def _error(self, problem: str) -> TeacherError:
-        return self.process.error(f"{self.subject} {problem}", self.remedy)
 
 
 def build_command(

@@ -177,6 +177,19 @@ def test_without_any_vllm_the_message_says_how_to_name_one(tmp_path: Path) -> No
         export_server.find_server(Recipe())
 
 
+@pytest.mark.parametrize(
+    ("script", "mode"),
+    [("", 0o644), ("echo '{\"gpu\": true}'; echo bye", 0o755), ("echo '[1]'", 0o755), ("exit 1", 0o755)],
+    ids=["not executable", "a line after the answer", "no object", "an error"],
+)
+def test_an_interpreter_that_cannot_be_asked_says_nothing(tmp_path: Path, script: str, mode: int) -> None:
+    command = (str(program(tmp_path, "vllm")), "serve")
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(mode)
+    assert export_server._probe_server(Server(command=command)) == {}
+
+
 def test_what_the_image_library_of_a_cpu_needs_is_declared_to_the_server_only_where_it_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teacher.engines.http.chat_protocol import GarbledError
 from teacher.engines.http.given_texts import scored_text, token_ends
+from teacher.engines.outage import Failure
 
 PROMPT = ["", "user", "\n", "?", "assistant", "\n"]
 
@@ -75,5 +75,5 @@ def test_the_token_of_the_text_comes_first_then_the_likeliest() -> None:
     ],
 )
 def test_what_holds_no_scores_is_an_error_that_says_so(body: Any) -> None:
-    with pytest.raises(GarbledError, match=r"prompt_logprobs of a text|does not end with the given text"):
+    with pytest.raises(Failure, match=r"prompt_logprobs of a text|does not end with the given text"):
         scored_text(body, b"{}", 0.0, "7", 1)

@@ -20,7 +20,7 @@ from distill.types import ImageRef, Outcome
 from teacher.engines import outage
 from teacher.engines.circuit_breaker import Breaker
 from teacher.engines.connect import engine_settings
-from teacher.engines.http.chat_protocol import GarbledError, completion_from_body, request_headers, sampling_body
+from teacher.engines.http.chat_protocol import completion_from_body, request_headers, sampling_body
 from teacher.engines.http.exchange import request_failure
 from teacher.engines.http.http_engine import HttpEngine
 from teacher.messages.completion import Completion
@@ -148,7 +148,7 @@ def test_an_answer_that_was_cut_is_so_in_the_words_of_every_server(said: str) ->
 def test_an_answer_that_the_server_gave_up_is_no_answer() -> None:
     for said in ("abort", "error", "insufficient_system_resource"):
         body = {"choices": [{"message": {"content": "The answer is 7 be"}, "finish_reason": said}]}
-        with pytest.raises(GarbledError, match=f"server_error: finish_reason {said}"):
+        with pytest.raises(outage.Failure, match=f"server_error: finish_reason {said}"):
             completion_from_body(body, b"", 0.0, logprobs=False)
 
 

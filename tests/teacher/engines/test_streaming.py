@@ -7,9 +7,10 @@ import orjson
 import pytest
 import stub_answers
 
-from teacher.engines.http.chat_protocol import GarbledError, completion_from_body, parse_json
+from teacher.engines.http.chat_protocol import completion_from_body, parse_json
 from teacher.engines.http.heard_pieces import HeardPieces
 from teacher.engines.http.streaming import assemble_body, comes_in_pieces
+from teacher.engines.outage import Failure
 
 ANSWER = stub_answers.completion("How many?", {"seed": 1}, words=5, field=False)
 EVENTS = [event for event in stub_answers.events(ANSWER) if event.partition(b"data: [DONE]")[0]]
@@ -57,7 +58,7 @@ def test_the_first_line_says_what_an_answer_is_where_its_type_does_not() -> None
 
 def test_an_error_amid_the_pieces_is_no_answer() -> None:
     for said in (b'data: {"error": {"message": "overloaded"}}\n\n', b"data: half\n\n"):
-        with pytest.raises(GarbledError):
+        with pytest.raises(Failure):
             assemble_body(b"".join(EVENTS[:3]) + said)
 
 
@@ -68,7 +69,7 @@ def test_numbers_of_choices_that_are_none_make_no_answer() -> None:
 
     assert assemble_body(event(None) + event(0))["choices"][0]["message"]["content"] == "44"
     for index in ("0", 0.5, [0]):
-        with pytest.raises(GarbledError, match="not a piece"):
+        with pytest.raises(Failure, match="not a piece"):
             assemble_body(event(0) + event(index))
 
 
@@ -113,7 +114,7 @@ def test_a_message_in_more_levels_than_python_can_follow_is_no_answer(pieces: bo
     key = b"delta" if pieces else b"message"
     payload = b'{"choices":[{"%b":{"content":%b},"finish_reason":"stop"}]}' % (key, content)
     assert parse_json(payload)
-    with pytest.raises(GarbledError):
+    with pytest.raises(Failure):
         body = assemble_body(b"data: " + payload + b"\n\n") if pieces else parse_json(payload)
         completion_from_body(body, payload, 0.0, logprobs=False)
 

@@ -282,8 +282,8 @@ def test_a_server_that_crashes_too_often_is_given_up(fake: Path, pids: Path, tmp
 def test_a_server_that_hangs_is_ended_and_started_again(
     fake: Path, pids: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("teacher.engines.vllm.vllm_server._HEALTH_TIMEOUT_S", 0.5)
-    monkeypatch.setattr("teacher.engines.vllm.vllm_server._HUNG_AFTER_S", 2.0)
+    monkeypatch.setattr("teacher.engines.processes.server_process._HEALTH_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("teacher.engines.processes.server_process._HUNG_AFTER_S", 2.0)
 
     async def run() -> None:
         async with Servers(teacher(fake, pids, "--deaf"), "m", tmp_path) as servers:

@@ -332,13 +332,13 @@ def test_a_feed_counts_the_traces_that_it_saves_and_those_that_were_there_before
     assert len(desk.asked) == 2
 
 
-def test_a_request_that_is_put_back_is_the_next_one() -> None:
+def test_to_look_whether_a_request_is_ready_takes_none() -> None:
     desk = Desk({"samples": 2})
     feed = RequestQueue(desk.lines["t"], iter([NO_GOLD]))
-    first = feed.take()
-    assert first is not None
-    feed.put_back(first)
-    assert feed.take() is first
+    assert feed.prepare() and feed.prepare()
+    first, second = feed.take(), feed.take()
+    assert first is not None and second is not None and (first.k, second.k) == (0, 1)
+    assert not feed.prepare() and feed.take() is None
 
 
 def test_samples_of_a_lost_agent_go_to_one_that_lives_or_are_asked_here() -> None:

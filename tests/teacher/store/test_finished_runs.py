@@ -254,3 +254,17 @@ def test_neither_a_run_nor_its_resume_imports_pandas_and_a_new_run_no_functions_
             command = [sys.executable, "-c", program, str(world.folder / "recipe.toml"), str(world.run), unwanted]
             assert subprocess.run(command, check=False).returncode == 0
             world.add_rows(1)
+
+
+def test_a_plan_without_a_key_that_was_added_later_is_made_again(tmp_path: Path) -> None:
+    with stub_server.serve() as url:
+        world = World(tmp_path)
+        world.add_rows(2)
+        world.add_teacher(url)
+        before = world.generate()
+        path = world.run / "generate" / "plan.json"
+        plan = orjson.loads(path.read_bytes())
+        for key in ("extends", "routed"):
+            path.write_bytes(orjson.dumps({name: value for name, value in plan.items() if name != key}))
+            assert world.generate().counts == before.counts
+            assert orjson.loads(path.read_bytes()) == plan
