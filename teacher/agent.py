@@ -31,7 +31,10 @@ _DRAW_AGAIN_S = 0.2
 
 
 class PlanSource(Protocol):
-    """Where an agent gets plans from. Its methods block; they are called in threads, one call at a time each."""
+    """Where an agent gets plans from. `draw` and `finish` block and are called in threads.
+
+    One call of `draw` at a time; several plans may be finished at the same time.
+    """
 
     def draw(self) -> Generation | None:
         """The next plan; None when there is none now."""
@@ -44,7 +47,7 @@ class PlanSource(Protocol):
         """Take a plan whose requests are all answered and on disk."""
 
     def take_news(self) -> None:
-        """Take over what others have made of the open plans. Called often, in the event loop; does not block."""
+        """Take over what others have made of the open plans. Called often, in the event loop."""
 
 
 class NoMorePlans:

@@ -7,7 +7,6 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
 
 from distill.artifacts.files import atomic_path
 from distill.artifacts.layout import ENGINES, part_path
@@ -53,7 +52,7 @@ def put_journals(attempt: Attempt, folder: Path, teachers: Sequence[str]) -> Cou
 
 
 class Sealer:
-    """Seals the new lines of some journals every few seconds, in a thread of its own, and once more at the end.
+    """Seals the new lines of some journals every few seconds, in a thread of its own.
 
     Then it looks at what other agents write about the same unit.
     """
@@ -68,18 +67,20 @@ class Sealer:
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._keep_sealing, name="seal", daemon=True)
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
         self._thread.start()
-        return self
 
-    def __exit__(self, kind: object, *_: object) -> None:
+    def close(self) -> None:
+        """End the thread. A unit that is finished is committed whole: its last lines need no segment."""
         self._closed.set()
         self._thread.join()
-        if kind is not None:
-            # A unit that is finished is committed whole: its last lines need no segment.
-            self._seal_new_lines()
-        else:
-            self.require_sealing()
+        self.require_sealing()
+
+    def give_up(self) -> None:
+        """End the thread, and seal the last lines of a unit that is not finished."""
+        self._closed.set()
+        self._thread.join()
+        self._seal_new_lines()
 
     def require_sealing(self) -> None:
         """Raise what has ended the sealing: traces that nothing keeps are not worth their price."""

@@ -129,7 +129,7 @@ class UnitPlans:
             attempt=attempt, agent=self._agent, jobs=lambda: generation.open_jobs, shared=joined_as > 0
         )
         sealer = Sealer(attempt, folder, names, self._recipe.engine.seal_s, exchange)
-        sealer.__enter__()
+        sealer.start()
         self._open[id(generation)] = generation, attempt, sealer
         return generation
 
@@ -146,7 +146,7 @@ class UnitPlans:
 
     def finish(self, generation: Generation) -> None:
         _, attempt, sealer = self._open[id(generation)]
-        sealer.__exit__(None)
+        sealer.close()
         lines = put_journals(attempt, generation.plan.folder, self._rounds[attempt.unit.round])
         attempt.commit({"samples": generation.plan.samples} | lines)
         del self._open[id(generation)]
@@ -175,7 +175,7 @@ class UnitPlans:
     def __exit__(self, *_: object) -> None:
         for generation, attempt, sealer in self._open.values():
             try:
-                sealer.__exit__(BaseException)
+                sealer.give_up()
             except Exception as error:  # the run ends with an error already, and the other units have traces, too
                 logging.getLogger(__name__).warning(
                     f"unit {attempt.unit.partition}: last traces are only in {generation.plan.folder}: {error}"

@@ -130,9 +130,11 @@ def read_engines(folder: Path) -> dict[str, dict[str, Any]]:
     """The engines of a teacher by key. Raises DataError."""
     try:
         known: dict[str, dict[str, Any]] = orjson.loads((folder / ENGINES).read_bytes())
+        if not isinstance(known, dict) or not all(isinstance(facts, dict) for facts in known.values()):
+            raise ValueError("an object of objects is needed")
     except FileNotFoundError:
         return {}
-    except orjson.JSONDecodeError as error:
+    except ValueError as error:
         raise DataError(
             f"{folder / ENGINES}: not valid JSON ({error}); it records the options of the servers that answered: "
             "remove it if the options of the recipe are unchanged"

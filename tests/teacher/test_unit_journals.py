@@ -2,6 +2,8 @@
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,15 @@ from teacher.unit_journals import Sealer, put_journals, write_sealed
 UNIT = Unit(round=0, partition="00")
 
 
+@contextmanager
+def given_up(sealer: Sealer) -> Iterator[None]:
+    sealer.start()
+    try:
+        yield
+    finally:
+        sealer.give_up()
+
+
 def sealed(store: LocalStore) -> list[bytes]:
     return [decompress(store.read(found.key)) for found in store.list_objects() if "/segment-" in found.key]
 
@@ -30,7 +41,8 @@ def test_new_whole_lines_are_sealed_while_a_unit_is_at_work(tmp_path: Path) -> N
     first, second = sorted((folder / "stub").glob("part-*"))
     assert first.read_bytes() == b'{"id": 1}\n' and second.read_bytes() == b""
     exchange = UnitExchange(attempt=attempt, agent=AgentRecord(store=store), jobs=list)
-    with pytest.raises(KeyboardInterrupt), Sealer(attempt, folder, ["stub"], 0.01, exchange):
+    sealer = Sealer(attempt, folder, ["stub"], 0.01, exchange)
+    with pytest.raises(KeyboardInterrupt), given_up(sealer):
         second.write_bytes(b'{"id": 2}\n{"id":')
         deadline = time.monotonic() + 30
         while len(sealed(store)) < 2 and time.monotonic() < deadline:
@@ -54,7 +66,8 @@ def test_lines_that_the_store_did_not_take_are_sealed_the_next_time(tmp_path: Pa
         raise StorageError("the store is away")
 
     store.fault = refuse
-    with pytest.raises(KeyboardInterrupt), Sealer(attempt, folder, ["stub"], 0.01, exchange):
+    sealer = Sealer(attempt, folder, ["stub"], 0.01, exchange)
+    with pytest.raises(KeyboardInterrupt), given_up(sealer):
         assert tried.wait(30)
         store.fault = str
         with part.open("ab") as file:

@@ -16,7 +16,7 @@ import orjson
 from distill import redact
 from distill.recipe.sections.teachers import Teacher
 from teacher.engines.http.chat_protocol import excerpt, parse_json
-from teacher.engines.http.exchange import CONNECTION, request_failure, retry_after_s
+from teacher.engines.http.exchange import CONNECTION, MAX_ANSWER_BYTES, request_failure, retry_after_s
 from teacher.engines.http.server_info import proxy_of
 from teacher.engines.outage import Failure
 
@@ -114,7 +114,7 @@ class BatchApi:
     ) -> dict[str, Any]:
         """The answer to a call: with an `id`, or where it is `listed` with `data`, None for none."""
         async with self._answer(method, path, total_s=total_s, **options) as response:
-            payload = await response.read()
+            payload = await _read(response)
         body = parse_json(payload)
         table: dict[str, Any] = body if isinstance(body, dict) else {}
         if not (isinstance(table.get("data", ""), list | None) if listed else table.get("id")):
@@ -132,12 +132,21 @@ class BatchApi:
                 method, url, proxy=proxy_of(url), timeout=timeout, allow_redirects=False, **options
             ) as response:
                 if not response.ok or response.status >= 300:
-                    payload = (await response.read())[: 1 << 16]
                     wait_s = retry_after_s(response.headers.get("retry-after"))
-                    raise request_failure(self._teacher, response.status, payload, wait_s)
+                    raise request_failure(self._teacher, response.status, await _read(response), wait_s)
                 yield response
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:  # a full disk is no fault of the server
             raise Failure(CONNECTION, f"{path}: {str(error) or type(error).__name__}") from None
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """The body of an answer, which no server fills the memory with."""
+    body = bytearray()
+    async for piece in response.content.iter_chunked(_PIECE):
+        body += piece
+        if len(body) > MAX_ANSWER_BYTES:
+            raise Failure("oversized_response", f"more than {MAX_ANSWER_BYTES >> 20} MiB")
+    return bytes(body)
 
 
 def _reasons(errors: Any) -> str:

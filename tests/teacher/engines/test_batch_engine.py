@@ -17,7 +17,7 @@ from generate_world import World
 
 from distill import redact
 from distill.errors import CircuitOpen, StorageError, TeacherError
-from teacher.engines.http import batch_engine
+from teacher.engines.http import batch_api, batch_engine
 from teacher.engines.http.batch_api import BatchApi, line_failure
 from teacher.engines.http.batch_records import FolderRecords, SubmittedBatch
 from teacher.replay import replay
@@ -265,6 +265,15 @@ def test_a_full_disk_is_no_outage_of_the_server(world: World, monkeypatch: pytes
     download = BatchApi.download
     monkeypatch.setattr(BatchApi, "download", lambda self, file, into: download(self, file, FullDisk()))  # type: ignore[arg-type]
     with pytest.raises(StorageError, match=r"batches: cannot write.*free"):
+        world.generate()
+
+
+def test_a_list_of_batches_that_would_fill_the_memory_is_an_outage(
+    world: World, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_api, "MAX_ANSWER_BYTES", 1 << 20)
+    server.faults.bodies = {"GET /v1/batches/": lambda batch: batch | {"more": "x" * (1 << 20)}}
+    with pytest.raises(CircuitOpen, match="oversized_response: more than 1 MiB"):
         world.generate()
 
 

@@ -62,9 +62,10 @@ def test_engines_are_added_and_a_broken_file_is_set_aside(tmp_path: Path) -> Non
     keys = [record_engine(tmp_path, served).engine["facts"] for served in (one, two, one)]
     assert keys[0] == keys[2] != keys[1] and read_engines(tmp_path).keys() == set(keys)
     assert record_engine(tmp_path, EngineInfo(model="m", engine={})).engine == {}
-    (tmp_path / ENGINES).write_text("{")
-    with pytest.raises(DataError, match="it if the options of the recipe are unchanged"):
-        read_engines(tmp_path)
+    for broken in ("[]", '{"key": 1}', "{"):
+        (tmp_path / ENGINES).write_text(broken)
+        with pytest.raises(DataError, match="it if the options of the recipe are unchanged"):
+            read_engines(tmp_path)
     assert record_engine(tmp_path, one).engine["facts"] == keys[0] and read_engines(tmp_path).keys() == {keys[0]}
     assert (tmp_path / f"{ENGINES}.damaged").read_text() == "{"
 
