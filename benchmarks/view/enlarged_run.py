@@ -5,12 +5,11 @@ the places of the records. It has no dataset, report and exports.
 """
 
 import shutil
-from dataclasses import asdict
+from dataclasses import replace
 from hashlib import md5
 from pathlib import Path
 
 import duckdb
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -28,7 +27,7 @@ from distill.artifacts.layout import (
     part_path,
     part_paths,
 )
-from distill.artifacts.manifest import MANIFEST
+from distill.artifacts.manifest import Manifest
 from filters.signals.schema import SIDE
 
 _PARTITION_ROWS = 10_000
@@ -53,11 +52,12 @@ def enlarge(run: Path, target: Path, traces: int) -> None:
     for name, files in sides.items():
         path = part_path(folder / name, 0, ".parquet")
         _copy(database, files, path, key="old_sample" if SIDE[name][0] == "sample_id" else "old")
-        outputs[path.relative_to(folder).as_posix()] = asdict(describe(path))
+        outputs[path.relative_to(folder).as_posix()] = describe(path)
     _journals(run, target, database)
     shutil.copyfile(run / RECIPE, target / RECIPE)
-    manifest = orjson.loads((run / "filter" / MANIFEST).read_bytes())
-    (folder / MANIFEST).write_bytes(orjson.dumps(manifest | {"outputs": outputs}))  # other files than its own
+    manifest = Manifest.read(run / "filter")
+    assert manifest is not None
+    replace(manifest, outputs=outputs).write(folder)  # other files than its own
 
 
 def _keys(run: Path, traces: int, parts: int) -> duckdb.DuckDBPyConnection:

@@ -3,6 +3,7 @@
 import runpy
 import shutil
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -250,10 +251,10 @@ def test_a_report_of_what_is_finished_trains_nothing(here: Path) -> None:
 
 def test_an_arm_made_with_other_settings_is_left_out_with_what_differs(here: Path) -> None:
     run = here / "run"
-    path = place(run, "random", 0) / "train" / "reason" / "manifest.json"
-    manifest = orjson.loads(path.read_bytes())
-    manifest["fields"]["stage.learning_rate"] = 0.5
-    path.write_bytes(orjson.dumps(manifest))
+    stage = place(run, "random", 0) / "train" / "reason"
+    manifest = Manifest.read(stage)
+    assert manifest is not None
+    replace(manifest, fields={**manifest.fields, "stage.learning_rate": 0.5}).write(stage)
     report_finished(load(here), run)
     assert list(results(here)["arms"]["random"]["seeds"]) == ["1"]
     why = results(here)["skipped"]["random"]

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from run_fixtures import generate_folder, picture, recipe, sample, trace
 
-from distill.artifacts.manifest import fingerprint
+from distill.artifacts.manifest import Manifest, fingerprint
 from distill.data.images.image_files import sha256
 from distill.errors import RecipeError
 from distill.recipe.sections.filter import Filter, Select
@@ -285,14 +285,13 @@ def test_a_dataset_whose_card_lacks_the_digest_of_its_content_is_packed_again(wo
     tmp_path, *_ = world
     run = tmp_path / "run"
     apply(recipe(tmp_path, KEEP_ALL), run)
-    path = run / "filter/manifest.json"
-    manifest = orjson.loads(path.read_bytes())
+    manifest = Manifest.read(run / "filter")
     settings = recipe(tmp_path, KEEP_ALL).filter.model_dump(mode="json", include={"card", "exports"})
-    inputs = manifest["inputs"] | {"card and exports": fingerprint(settings)}
-    path.write_bytes(orjson.dumps(manifest | {"inputs": inputs}))
+    assert manifest is not None
+    replace(manifest, inputs={**manifest.inputs, "card and exports": fingerprint(settings)}).write(run / "filter")
     card = run / "filter/dataset/README.md"
     new = card.read_text()
     assert "  description: " in new
     card.write_text(new.replace("  description: ", "  was: "))
     again = apply(recipe(tmp_path, KEEP_ALL), run)
-    assert card.read_text() == new and again.fingerprint == manifest["fingerprint"]
+    assert card.read_text() == new and again.fingerprint == manifest.fingerprint

@@ -1,6 +1,7 @@
 """The side table of near duplicates of a run: templates, and the same result however the run came about."""
 
-import orjson
+from dataclasses import replace
+
 import pyarrow.parquet as pq
 import pytest
 from run_fixtures import generate_folder, recipe, sample, trace
@@ -74,12 +75,10 @@ def test_similarities_of_shingles_of_another_length_are_measured_again(tmp_path,
 
 def test_a_run_of_an_older_search_is_measured_again_after_a_plain_message(tmp_path):
     filtered(tmp_path, range(3))
-    path = tmp_path / "run/filter/manifest.json"
-    manifest = orjson.loads(path.read_bytes())
-    assert manifest["fields"]["extractors.corpus.version"] > 2
-    manifest["fields"]["extractors.corpus.version"] = 2
-    manifest["fingerprint"] = "of an older search"
-    path.write_bytes(orjson.dumps(manifest))
+    manifest = Manifest.read(tmp_path / "run/filter")
+    assert manifest is not None and manifest.fields["extractors.corpus.version"] > 2
+    older = {**manifest.fields, "extractors.corpus.version": 2}
+    replace(manifest, fields=older, fingerprint="of an older search").write(tmp_path / "run/filter")
     with pytest.raises(StaleError, match="--fresh") as caught:
         apply(recipe(tmp_path, SETTINGS), tmp_path / "run")
     assert "extractors.corpus.version" in str(caught.value)
