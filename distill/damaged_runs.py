@@ -178,7 +178,7 @@ def _lines_fault(path: Path, stage: Path, manifest: Manifest | None, seen: Seen)
 
 
 def line_check(path: Path) -> Check:
-    """What is asked of a line of this file, beside its checksum."""
+    """The check of a line of this file, in addition to its checksum."""
     return trace_fault if path.parent.parent.name == "generate" else no_check
 
 

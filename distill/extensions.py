@@ -165,7 +165,8 @@ def _working_folder() -> str:
 
 
 def call_fault(function: Any, *arguments: str) -> str:
-    """Why a function cannot be called with so many arguments, by their names; '' where it can or cannot be told."""
+    """Why a function cannot be called with so many arguments, by their names; '' if it can be called, or if this is
+    not known."""
     try:
         taken = signature(function)
     except (TypeError, ValueError):  # of a function in C

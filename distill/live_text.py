@@ -31,7 +31,7 @@ def current() -> Listener | None:
 
 @contextmanager
 def heard_by(listener: Listener) -> Iterator[None]:
-    """Let a listener hear what is generated in this block, one question at a time."""
+    """Send the text that is generated in this block to a listener, one question at a time."""
     token = _listener.set(listener)
     try:
         yield

@@ -37,7 +37,7 @@ BeforeStage = Callable[[Stage], None]
 
 
 def nothing_beside(finished: Collection[str]) -> Mapping[str, Callable[..., Any]]:
-    """No other work, whatever is finished."""
+    """No other work, independent of the finished stages."""
     return {}
 
 

@@ -47,7 +47,7 @@ class PlanSource(Protocol):
         """Take a plan whose requests are all answered and on disk."""
 
     def take_news(self) -> None:
-        """Take over what others have made of the open plans. Called often, in the event loop."""
+        """Take over the traces that other agents have written for the open plans. Called often, in the event loop."""
 
 
 class NoMorePlans:
@@ -95,9 +95,8 @@ class Agent:
         self._add(jobs)
 
     def run(self) -> dict[str, DistillError]:
-        """Work until all is answered. Returns the teachers of the only plan whose engine is not there.
-
-        Raises what engines raise; what is finished then is on disk.
+        """Work until all requests are answered. With a single plan, returns the teachers whose engine is not
+        available. Raises the errors of engines; finished traces are then on disk.
         """
         event_loop.run(self._run())
         return self.offline
@@ -148,7 +147,7 @@ class Agent:
             before = now
 
     def draw(self) -> None:
-        """Have another plan opened, unless that is under way or enough are open."""
+        """Start to open another plan, unless one is being opened or enough are open."""
         if not (self.ended or self._drawing or len(self._held) >= self._most_held):
             self._drawing = True
             self._group.create_task(self._draw())
@@ -178,7 +177,7 @@ class Agent:
             self._feeds[job.teacher.name].add(job)
 
     def retire(self, job: TeacherJob) -> None:
-        """Take note that a teacher is done with a plan."""
+        """Record that a teacher has finished a plan."""
         key = id(job.generation)
         self._held[key] -= 1
         if not self._held[key]:
@@ -198,7 +197,7 @@ class TeacherFeed:
         self._closed = False
 
     def add(self, job: TeacherJob) -> None:
-        """Take another plan on."""
+        """Add another plan."""
         if self._served is not None:
             job.writer = Writer(job, self._served)
         self._jobs.append(job)
@@ -208,7 +207,7 @@ class TeacherFeed:
             job.queue.close()
 
     def open(self, served: EngineInfo) -> None:
-        """Make ready to write down what an engine answers."""
+        """Prepare to write the answers of an engine."""
         self._served = served
         for job in self._jobs:
             job.writer = Writer(job, served)
@@ -222,7 +221,7 @@ class TeacherFeed:
         return self._jobs[0] if self._jobs else None
 
     async def get(self) -> Request | None:
-        """The next request, waiting for one to become ready; None when none will ever come again."""
+        """The next request; waits until one is ready. None when no more requests will come."""
         while True:
             self.changed.clear()
             request = self._take()
@@ -252,7 +251,7 @@ class TeacherFeed:
         return chain.from_iterable(job.queue.upcoming(samples) for job in self._jobs)
 
     def done(self, request: Request, completion: Completion) -> None:
-        """Write down the answer to a request."""
+        """Write the answer to a request."""
         job = self._job_of(request.sample)
         if job is not None:
             assert job.writer is not None

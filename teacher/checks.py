@@ -33,7 +33,7 @@ _SIZES = {"k": 1000, "m": 1_000_000, "K": 1024, "M": 1 << 20}
 
 
 def settings_problems(recipe: Recipe) -> Iterator[InputError]:
-    """What makes teachers unfit to be asked as the recipe says."""
+    """Reasons why the teachers cannot be asked with the settings of the recipe."""
     if not recipe.teachers:
         yield RecipeError(f"{recipe.path}: no [[teachers]]; generate needs at least one (name, model, backend)")
     for teacher in recipe.teachers:
@@ -46,7 +46,7 @@ def settings_problems(recipe: Recipe) -> Iterator[InputError]:
 
 
 def teacher_problems(recipe: Recipe, teacher: Teacher) -> Iterator[InputError]:
-    """What a teacher needs besides the recipe and is not there: key, checkpoint, program of its server."""
+    """What a teacher needs on this machine and what is missing: key, checkpoint, program of its server."""
     yield from input_errors(
         partial(request_headers, teacher),
         partial(_check_model, recipe, teacher),

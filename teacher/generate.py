@@ -115,7 +115,7 @@ def _wait_for_images(
 def ask(
     recipe: Recipe, models: Mapping[str, Model], plan: question_plan.QuestionPlan, on_progress: ProgressCallback
 ) -> None:
-    """Have the samples of a plan answered and leave the stage unfinished; the caller holds the lock of the run.
+    """Ask for the samples of a plan, and leave the stage unfinished; the caller holds the lock of the run.
 
     Raises what `generate` raises for teachers that are not there or fail.
     """
@@ -125,7 +125,7 @@ def ask(
 
 
 def _answer(stage: Generation) -> Offline:
-    """Have everything answered that is open. Returns the teachers whose server is not there.
+    """Ask for everything that is open. Returns the teachers whose server is not available.
 
     Servers may be up one after the other: those that are there are used, the others are reported at the end.
     """

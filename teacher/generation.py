@@ -158,7 +158,7 @@ class Generation:
         *,
         retry: str = "run the same command again",
     ) -> Manifest:
-        """Write down which traces count, and the manifest. Raises an error when traces are still to be made.
+        """Write the list of final traces, and the manifest. Raises an error when traces are still to be made.
 
         `retry` says how all that has failed is asked again.
         """

@@ -256,7 +256,8 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def locked(run: Path) -> Iterator[None]:
-    """Hold a run directory for one process; the lock dies with the process, so a crash leaves none behind."""
+    """Hold a run directory for one process; the system releases the lock when the process ends, also after a
+    crash."""
     refuse_address(run)
     with storage_errors(run):
         make_folder(run)

@@ -72,12 +72,12 @@ _PART = "part-"
 
 
 def model_folder(run: Path, stage: str) -> Path:
-    """Where a finished training stage leaves its student."""
+    """The folder of the student of a finished training stage."""
     return run / "train" / stage / MODEL
 
 
 def dataset_file_rows(rows: int) -> int:
-    """Rows of each file of a dataset with so many rows: 64 files, but neither small ones nor ones that fill a memory.
+    """Rows per file of a dataset with this number of rows: 64 files, within a smallest and a largest size.
 
     The signals and questions of a file's rows are in memory together.
     """
@@ -85,7 +85,7 @@ def dataset_file_rows(rows: int) -> int:
 
 
 def train_data_folder(run: Path, arm: str = "") -> Path:
-    """Where the filter leaves the rows of its dataset, or of an ablation arm."""
+    """The folder of the rows of the dataset, or of an ablation arm."""
     return run / "filter" / (f"{ARM_DATASETS}/{arm}" if arm else DATASET) / "train"
 
 

@@ -81,7 +81,7 @@ def _on_disk(context: CheckContext, key: str, arm: str, student: AnyStudent) -> 
 
 
 def check_ablation(context: CheckContext) -> Iterator[CheckResult]:
-    """Every arm that `distill ablate` would train can be made, and the sources that it alone reads are there."""
+    """Check that every arm that `distill ablate` would train can be made, and that its own sources exist."""
     recipe = context.recipe
     if "ablate" not in recipe.model_fields_set:
         return

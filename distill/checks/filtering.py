@@ -100,7 +100,7 @@ def _without_values(recipe: Recipe, key: str, columns: tuple[str, ...], effect: 
 
 
 def check_extractors(context: CheckContext) -> Iterator[CheckResult]:
-    """What signals compare with is there: word lists, names of test sets."""
+    """Check that the data that signals compare with exists: word lists, names of test sets."""
     try:
         families = registry.build(context.recipe)
     except DistillError as error:
@@ -152,7 +152,7 @@ def check_likelihood_student(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def check_mix(context: CheckContext) -> Iterator[CheckResult]:
-    """Shares of the selection are of teachers and domains that there are."""
+    """Check that the shares of the selection name existing teachers and domains."""
     survey = context.readable(ASKED)
     groups = {"teacher": {teacher.name for teacher in context.recipe.teachers}}
     if survey is not None and survey.whole:

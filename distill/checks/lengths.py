@@ -22,7 +22,8 @@ _PROBED = 64
 
 
 def check_traces_fit(context: CheckContext) -> Iterator[CheckResult]:
-    """Questions with images leave room for a rationale within max_length of the stages that learn traces."""
+    """Check that questions with images leave room for a rationale within max_length of the stages that learn
+    traces."""
     stages = [stage for stage in context.recipe.stages if is_traces(stage) and stage.too_long != "shrink_image"]
     survey = context.readable(ASKED)
     if not stages or survey is None or not can_be_outlined(context):

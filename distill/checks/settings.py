@@ -10,7 +10,7 @@ _PARTS = ("data", "teachers", "generate", "filter", "student", "stages", "eval",
 
 
 def check_usual_values(context: CheckContext) -> Iterator[CheckResult]:
-    """Settings out of their usual range. A choice that is not usual, such as allow_overlap, is meant."""
+    """Settings out of their usual range. An unusual choice, such as allow_overlap, is intended."""
     for value in unusual_values(context.recipe, *_PARTS):
         if is_range(value.usual):
             yield warning(value.path, value.text.removeprefix(f"{value.path} "), value.about)

@@ -76,7 +76,7 @@ def check_packages(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def check_checkpoints(context: CheckContext) -> Iterator[CheckResult]:
-    """The student's weights are whole, by names and shapes, and its tokenizer and processor are there."""
+    """Check that the student's weights are complete, by names and shapes, and that tokenizer and processor exist."""
     settings = context.recipe.student
     if settings is None or packages.missing(*packages.TRAIN):
         return

@@ -304,7 +304,8 @@ def check_requests(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def check_gpus(context: CheckContext) -> Iterator[CheckResult]:
-    """The GPUs that servers are given are there, as far as this machine says, and enough for their options."""
+    """Check that this machine has the GPUs that the recipe gives to servers, and that they are enough for the
+    options."""
     managed = [teacher for teacher in teachers_left(context) if teacher.managed]
     gpu_ids = {number.strip() for teacher in managed for group in teacher.server.gpus for number in group.split(",")}
     gpu_count = _gpu_numbers() if managed else None

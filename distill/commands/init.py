@@ -214,7 +214,9 @@ def _table(
     lines.append(f"{local}: {len(taken):,} images; {whose}:")
     lines += [f"  {text}" for text in asked]
     if not settings.questions:
-        lines.append("  (--question TEXT asks yours; a CSV or JSONL file with image, question and answer is better)")
+        lines.append(
+            "  (--question TEXT sets your own; a CSV or JSONL file with image, question and answer is better)"
+        )
     return {"source": str(file)}, local.resolve()
 
 
@@ -258,8 +260,8 @@ def _guessed(
     if cells:
         raise DataError(
             f"{table.label}: the first line looks like a row, not like column names: {', '.join(map(repr, cells))}. "
-            "It would be lost: put a line such as image,question,answer above it; if it holds names, say "
-            "--column image=NAME"
+            "It would be lost as a row: put a line such as image,question,answer above it; if the line has column "
+            "names, give --column image=NAME"
         )
     guessed = guessed_columns.guess(table, settings.columns)
     if not guessed.names:
@@ -291,7 +293,7 @@ def _guessed(
         if not columns.get("answer") and guessed.format in ("plain", "scienceqa"):
             rest = [name for name in guessed.names if name not in columns.values()]
             columns_left = " or ".join(map(repr, rest[:_SHOWN]))
-            hint = f"; if {columns_left} holds them, say --column answer=NAME" if rest else ""
+            hint = f"; if {columns_left} holds them, give --column answer=NAME" if rest else ""
             lines.append(f"guessed: no column of right answers, so traces are kept by their agreement alone{hint}")
         lines += guessed_columns.left_out(table, guessed)
         if not table.hub:
@@ -319,7 +321,7 @@ def _asked_column(role: str, guessed: GuessedSource, settings: FirstSettings, la
         return settings.ask(role, guessed.names)
     raise RecipeError(
         f"{label}: which column holds the {role}? None looks like it among {', '.join(map(repr, guessed.names))}; "
-        f"say it with --column {role}=NAME (--question TEXT asks about the images of a folder, without its table)"
+        f"give it with --column {role}=NAME (--question TEXT asks about the images of a folder, without its table)"
     )
 
 

@@ -37,7 +37,7 @@ class LiveReplies(ReplyListener):
 
     @contextmanager
     def begin(self, models: int) -> Iterator[None]:
-        """Show what so many models write until the block ends."""
+        """Show the replies of this number of models until the block ends."""
         self._side_by_side = 1 < models <= self._width // NARROWEST
         if not self._side_by_side:
             yield
@@ -52,7 +52,7 @@ class LiveReplies(ReplyListener):
 
     @contextmanager
     def hear(self, name: str, model: str) -> Iterator[None]:
-        """Hear the model that is asked in this block."""
+        """Receive the reply of the model that is asked in this block."""
         title = f"{name} ({model})"
         text = HeardText(self._write if not self._side_by_side else lambda _: None, head=f"== {title}\n")
         # A model that was begun with and could not be asked has no column.
@@ -62,7 +62,7 @@ class LiveReplies(ReplyListener):
             yield
 
     def replied(self, reply: ModelReply) -> None:
-        """The whole reply, in the place of the pieces."""
+        """Show the complete reply instead of its pieces."""
         _, text = self._replies.pop()
         self._replies.append((reply.title, reply))
         if self._side_by_side:

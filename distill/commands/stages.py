@@ -35,7 +35,7 @@ Stage = Callable[Concatenate[Recipe, Path, Options], str]
 
 
 def logged(verb: str) -> Callable[[Stage[Options]], Stage[Options]]:
-    """Record what a function does with a recipe and a run in the log of the run; what it refuses leaves no run."""
+    """Record a call with a recipe and a run in the log of the run; a refused call creates no run directory."""
 
     def with_log(function: Stage[Options]) -> Stage[Options]:
         @wraps(function)

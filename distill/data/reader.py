@@ -202,7 +202,7 @@ class _SeenSamples:
 def read_rows(
     recipe: Recipe, name: str, table: SourceTable
 ) -> Iterator[tuple[SourceRow | BadRow, list[Sample | BadRow]]]:
-    """Every row of a source as it lies there, with the samples that it holds; repeated ones too, and no limit."""
+    """Every row of a source without changes, with its samples; also repeated rows, without a limit."""
     source = sources.settings(recipe, name)
     reader = _SampleReader(source, table, _always)
     yield from _ordered(reader.prepare, _checked_columns(table, source, name), table)
@@ -301,7 +301,7 @@ def sample_id(question: str, image_sha256s: Iterable[str]) -> str:
 
 
 def source_fields(recipe: Recipe, name: str = ASKED) -> dict[str, Any]:
-    """The settings of a source for a fingerprint: where its content lies does not matter, what it holds does.
+    """The settings of a source for a fingerprint: they depend on the content of the source and not on its location.
 
     Files are digested whole, pictures beside a table are not (their bytes are part of the sample ids).
     """

@@ -100,7 +100,7 @@ def findings_of(lost: Iterable[LostGroup]) -> Iterator[Finding]:
 
 
 def is_lost(group: tuple[int, int], rest: tuple[int, int], quantile: float) -> bool:
-    """Whether the rows of a group, before and after a step, are surely lost beside the rest of the rows."""
+    """Whether a step loses the rows of a group significantly more often than the other rows."""
     if min(group[0], *rest) < FEWEST:
         return False
     if group[1] * rest[0] > NEARLY * group[0] * rest[1]:

@@ -23,7 +23,8 @@ _TOLD: Final = 2
 
 
 def of_answers(pairs: Sequence[Pair], who: str, golds: str) -> Iterator[Finding]:
-    """What is odd about the answers of someone beside gold answers; the pairs in the order of their rows.
+    """Findings about answers (of teachers or a student) compared with gold answers; the pairs in the order of their
+    rows.
 
     `golds` is the key of the recipe where the gold answers come from.
     """

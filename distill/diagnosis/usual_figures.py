@@ -1,4 +1,5 @@
-"""Figures of rows that have a usual range, as settings have: what is out of it is odd, whatever the cause."""
+"""Figures of rows that have a usual range, as settings have. A figure outside of its range is a finding, for any
+cause."""
 
 import re
 from collections import Counter

@@ -94,14 +94,13 @@ def unreached_text(name: str, why: str, reason: str) -> str:
 
     if why == _FORBIDDEN:
         return (
-            f"{name}: no folder of this name is here, and {why}, so the hub is not asked; its cache here does not "
+            f"{name}: no folder of this name is here, and {why}, so the hub is not asked; its local cache does not "
             f"help: {reason}\ngive the path of a local folder, or run `hf download {name}` without these variables"
         )
     return (
         f"{name}: no folder of this name is here, the hub ({constants.ENDPOINT}) cannot be reached ({why}), and its "
-        f"cache here does not help: {reason}\n"
-        f"give the path of a local folder, or run `hf download {name}` where there is a network; with "
-        "HF_HUB_OFFLINE=1 the hub is not asked at all, and its cache alone is read"
+        f"local cache does not help: {reason}\ngive the path of a local folder, or run `hf download {name}` where "
+        "there is a network; with HF_HUB_OFFLINE=1 the hub is not asked at all, and its cache alone is read"
     )
 
 

@@ -1,4 +1,4 @@
-"""Settings out of their usual range as findings: of a result that is bad, or where a setting is far out."""
+"""Settings outside of their usual range as findings: for a bad result, or if a setting is far outside."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -12,7 +12,7 @@ VERY_FAR: Final = 5.0
 
 
 def is_far(value: UnusualValue) -> bool:
-    """Whether it is named whatever the result is. A choice that is not usual may be meant."""
+    """Whether the setting is reported for a good result, too. An unusual choice may be intended, so it is not."""
     return is_range(value.usual) and value.times >= FAR
 
 

@@ -67,7 +67,7 @@ def plan_partitions(histogram: NDArray[np.int64], rows: int = ROWS) -> Partition
 
 
 def range_count(samples: int, rows: int) -> int:
-    """The partitions of so many samples, where no image has very many questions."""
+    """Number of partitions for this number of samples, if no image has very many questions."""
     return 1 << min(_power(samples, rows), _HISTOGRAM_BITS)
 
 

@@ -110,7 +110,8 @@ def pull_stage(store: ObjectStore, stage: str, folder: Path) -> Manifest | None:
 
 
 def make_equal(store: ObjectStore, folder: Path, files: Mapping[str, Output], *, place: Place) -> None:
-    """Let a folder have these files alone, manifests last. Files that are there already are not read again.
+    """Make a folder contain exactly these files; manifests are written last. Files that are there already are not
+    read again.
 
     Caches, whose names begin with a dot, stay. DataError for a file that is not the one that was put.
     """

@@ -111,7 +111,7 @@ class TraceTable:
         self.version = version  # last: what failed on the way is tried again
 
     def refresh(self, at_most: int = sys.maxsize) -> None:
-        """Take in new records, so many at most, or a filter stage that has finished since.
+        """Read new records, at most this number, or a filter stage that has finished since.
 
         Raises DataError where the run is gone.
         """

@@ -23,7 +23,7 @@ from filters.decisions.rules import UNREADABLE_IMAGE
 from filters.tables.journal_pieces import Maker
 from filters.text.minhash import Scheme
 
-VERSION = "4"
+VERSION = "5"
 """Raised whenever the same dataset would get another card."""
 NOT_SAID = "not said"
 _PICTURES = {

@@ -90,7 +90,7 @@ class Health:
         return (*checked, *(str(limit) for limit in self.limits if limit.name == MIX))
 
     def counts(self) -> dict[str, int]:
-        """For the manifest: what is not zero."""
+        """Counts that are not zero, for the manifest."""
         counts = {f"selected.{check.name}": check.count for check in self.checks if check.name != RELATED}
         counts |= {f"left_out.{limit.name}": limit.left_out for limit in self.limits}
         counts["warnings"] = len(self.warnings)

@@ -70,7 +70,8 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
 
 
 def _general(facts: TraceFacts, faults: Sequence[Finding], lost: Sequence[LostGroup]) -> Iterator[Finding]:
-    """What is odd about the run, whatever its fault is; what is only possible, where no certain fault explains it."""
+    """Unusual parts of the run, independent of its faults; `possible` findings only if no certain fault explains the
+    result."""
     settings = unusual_values(facts.recipe, f"data.{ASKED}", "teachers", "generate", "filter")
     explained, is_bad = is_explained(faults), _is_bad(facts, faults)
     results = [*odd_traces.odd_results(facts.judged)] if is_bad else []

@@ -81,7 +81,7 @@ def rule_step(rule: str) -> str:
 
 
 def _change_of(rule: Rule) -> str:
-    """A rule on verdicts takes what is wrong before it, so that is to be looked at first."""
+    """A rule on verdicts drops rows that are wrong because of earlier steps, so these steps are checked first."""
     setting = f'filter.rules, name = "{rule.name}", drop = "{rule.drop}"'
     if any(name in rule.drop for name in _VERDICTS):
         causes = "the gold answers, the images or the teacher's prompt of these rows"

@@ -1,4 +1,4 @@
-"""Distributions on the report page: every measured number, what is kept beside what is dropped.
+"""Distributions on the report page: every measured number, for kept and for dropped traces.
 
 Bars are counted in the database; only edges and counts come out of it.
 """

@@ -38,7 +38,8 @@ def dropped(facts: TableFacts, rule: str) -> list[str]:
 
 
 def worst(facts: TableFacts, rule: Condition) -> tuple[list[str], str]:
-    """Ids of a rule's worst offenders, and in what they are the worst; '' for a rule that compares no number."""
+    """Ids of the traces that a rule drops most clearly, and the value that orders them; '' for a rule that compares
+    no number."""
     limit = rule.threshold
     if limit is None or not facts.has(limit.column):
         return dropped(facts, rule.name), ""

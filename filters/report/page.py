@@ -142,7 +142,7 @@ def _unmeasured(facts: TableFacts, columns: tuple[str, ...]) -> str:
 
 
 def _dropped(facts: TableFacts, rules: list[Condition], funnel: Funnel) -> list[dict[str, Any]]:
-    """Rules with what they drop, the busiest first."""
+    """Rules with the traces that they drop; the rule that drops most comes first."""
     conditions = {rule.name: rule for rule in rules}
     rows = []
     for name, count in funnel.rules.items():

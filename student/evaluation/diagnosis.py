@@ -72,7 +72,7 @@ class StudentFacts:
 
 
 def diagnose(facts: StudentFacts) -> list[Finding]:
-    """Everything that is to be said about one student, causes before what they bring about."""
+    """All findings about one student; causes come before their effects."""
     of_data = [*_settings(facts), *_images(facts), *_judging(facts), *_untrained(facts), *_forgotten(facts)]
     sight = [] if of_data else _sight(facts)
     faults = [*of_data, *_form(facts), *_collapse(facts), *sight, *_length(facts)] or [*_worse(facts)]
@@ -89,7 +89,7 @@ def _is_bad(facts: StudentFacts) -> bool:
 
 
 def _general(facts: StudentFacts, faults: Sequence[Finding]) -> Iterator[Finding]:
-    """What is odd about the student and its test, whatever the fault is; what is only possible, where no certain
+    """Unusual parts of the student and its test, independent of its faults; `possible` findings only if no certain
     fault explains the result.
     """
     explained, recipe = is_explained(faults), facts.recipe

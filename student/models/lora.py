@@ -68,7 +68,7 @@ def _forward_in_few_bits(layer: AdaptedLinear, states: torch.Tensor) -> torch.Te
 
 
 def require(lora: Lora | None) -> None:
-    """Raise MissingExtra now, rather than after the data is read, where the adapters need what is not installed."""
+    """Raise MissingExtra before data is read, if the adapters need a package that is not installed."""
     if lora is not None and lora.quantize is not None:
         _bitsandbytes()
 

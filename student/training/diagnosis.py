@@ -176,7 +176,7 @@ def _checkpoint(facts: StageFacts) -> Iterator[Finding]:
 
 
 def _random_weights(facts: StageFacts) -> Iterator[Finding]:
-    """A student that knows nothing of language at its first step."""
+    """A student whose language model has random weights at its first step."""
     if not facts.log or facts.stage.preference is not None:
         return
     first = facts.log[0]
@@ -246,7 +246,7 @@ def _quarters(log: Sequence[Mapping[str, Any]]) -> list[float]:
 
 
 def _loss(facts: StageFacts) -> Iterator[Finding]:
-    """A loss that rose, stood still, or still fell when the stage ended."""
+    """A loss that rose, stayed the same, or still fell at the end of the stage."""
     if not facts.log:
         return
     first, third, last = _quarters(facts.log)

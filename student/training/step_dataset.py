@@ -87,7 +87,7 @@ def build_step_dataset(
 
 
 def require_something_to_learn(examples: Examples, stage: Stage) -> None:
-    """Raise DataError for a stage whose every step would leave the student as it is."""
+    """Raise DataError for a stage in which no step would change the student."""
     if stage.train == ("projector",) and not examples.columns.images.any():
         raise DataError(
             f"stage '{stage.name}': train = [\"projector\"], and none of its {len(examples):,} rows has an image to "

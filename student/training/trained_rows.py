@@ -38,7 +38,7 @@ def read_trained_rows(work: "StageRun") -> list[StepRows]:
 
 
 def _some(numbers: Sequence[int], most: int) -> list[int]:
-    """At most so many of these, spread evenly."""
+    """At most this number of these items, spread evenly."""
     return list(numbers[:: -(-len(numbers) // most)]) if numbers else []
 
 

@@ -276,7 +276,7 @@ def held_out_loss(model: PreTrainedModel, held: HeldOut) -> dict[str, Any]:
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; afterwards modes, attributes, buffers, hooks and random states are what they were.
+    """Evaluation mode inside the block; afterwards modes, attributes, buffers, hooks and random states are restored.
 
     Layers run as they are written: compiling them again for every length of a cache would cost more than it saves.
     """

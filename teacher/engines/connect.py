@@ -43,7 +43,7 @@ def getter(requests: Iterable[Request]) -> Get:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """How a teacher is asked, whatever answers for it."""
+    """Settings of the requests to a teacher, for every kind of engine."""
 
     teacher: Teacher
     model: Model
@@ -62,7 +62,7 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings(ClientSettings):
-    """What an engine depends on."""
+    """All settings of an engine."""
 
     recipe: Recipe
     folder: Path
@@ -84,7 +84,7 @@ class EngineSettings(ClientSettings):
 
 
 class Engine(Protocol):
-    """What answers for one teacher."""
+    """The engine of one teacher."""
 
     def __init__(self, settings: EngineSettings) -> None:
         """Loads nothing and starts nothing: that is for `open`."""
@@ -95,7 +95,7 @@ class Engine(Protocol):
 
     @property
     def info(self) -> EngineInfo:
-        """What answers; complete once the engine is open."""
+        """Model and engine of this teacher; complete once the engine is open."""
 
     @property
     def in_flight(self) -> int:
@@ -167,7 +167,8 @@ def engine_settings(recipe: Recipe, teacher: Teacher, model: Model, folder: Path
 
 
 class ReadyRequests:
-    """Requests in windows, for engines that answer in batches: those that are ready, and never a wait for more."""
+    """Requests in windows, for engines that answer in batches: a window has the requests that are ready, and never
+    waits for more."""
 
     def __init__(self, get: Get) -> None:
         self._get = get

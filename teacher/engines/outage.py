@@ -120,7 +120,7 @@ class Dependency:
             self._note(row, failure.kind)
 
     def recovered(self) -> None:
-        """It is there again, although no row has passed yet."""
+        """The dependency is available again, although no row has passed yet."""
         if self._reported:
             log.info("%s answers again after %s", self.name, time_span(self.failing_s))
         self._failing_since = None

@@ -185,7 +185,7 @@ def test_code_that_changes_the_working_folder_moves_no_run(tmp_path: Path, monke
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
-def test_a_pipe_in_the_place_of_a_file_is_told_and_not_waited_for(folder: Path) -> None:
+def test_a_pipe_instead_of_a_file_is_an_error_without_waiting(folder: Path) -> None:
     os.mkfifo(folder / "pipe.py")
     os.mkfifo(folder / "pipe.jsonl")
     with pytest.raises(RecipeError, match=r"pipe\.py cannot be read \(it is no file\)"):

@@ -124,7 +124,7 @@ def test_a_sound_page_has_no_problems():
         ('<div aria-hidden="true"><a href="#two">x</a></div>', "reached by keyboard"),
     ],
 )
-def test_what_shuts_somebody_out_is_found(broken: str, told: str):
+def test_accessibility_faults_are_found(broken: str, told: str):
     found = problems(SOUND.replace("REST", broken))
     assert len(found) == 1 and told in found[0]
 

@@ -41,9 +41,9 @@ def dataset_files(source: DataSource, path: Path, where: str, hint: str) -> list
         reason = first_line(error)
         if unreached:
             raise DataError(
-                f"{where}: the hub cannot be reached ({unreached}; HF_HUB_OFFLINE=1 asks only its cache), and its "
-                f"cache here does not help: {reason}; {path} does not exist{hint}; name a file or folder, "
-                "or download it where there is a network"
+                f"{where}: the hub cannot be reached ({unreached}; HF_HUB_OFFLINE=1 reads only the cache), and its "
+                f"local cache does not help: {reason}; {path} does not exist{hint}; name a file or folder, or "
+                "download it where there is a network"
             ) from None
         raise DataError(
             f"{where}: no readable data set of the hub: {reason}; {path} does not exist{hint}; "

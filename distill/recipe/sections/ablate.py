@@ -14,9 +14,10 @@ from distill.recipe.base import Name, Section, from_outside, key
 
 ablate_key = partial(key, affects="ablate")
 REFERENCE = "distilled"
-"""The arm that is the recipe as it stands."""
+"""The arm with the unchanged recipe."""
 EQUAL_SECONDS = "_equal_seconds"
-"""What the name of an arm ends in that may take no longer than the reference; without it, the arm it is made from."""
+"""End of the name of an arm that may take no longer than the reference; the name without it is the arm that it is
+made from."""
 
 
 class CustomArm(Section):
@@ -105,7 +106,7 @@ class Ablate(Section):
     def _free_names(self) -> Self:
         for name in self.own:
             if name == REFERENCE:
-                raise ValueError(f"own.{name}: this is the recipe as it stands; give your arm another name")
+                raise ValueError(f"own.{name}: this is the name of the unchanged recipe; give your arm another name")
             if name.endswith(EQUAL_SECONDS):
                 raise ValueError(f"own.{name}: {EQUAL_SECONDS} at the end of a name means another arm in equal time")
         return self

@@ -273,7 +273,8 @@ class Teacher(Section):
         return self._as_backend_allows()
 
     def samples_problem(self, key_name: str, samples: int) -> str:
-        """What keeps this teacher from writing so many traces a question, which `key_name` sets; empty if nothing."""
+        """Why this teacher cannot write this number of traces per question, which `key_name` sets; empty if it
+        can."""
         for name, number in self.until or ():
             if number is not None and number > samples:
                 return (
@@ -345,7 +346,7 @@ class Teacher(Section):
         return self.model_copy(update={"backend": backend}) if backend else self
 
     def token_cost(self, prompt: float, output: float) -> float:
-        """What so many tokens cost."""
+        """Cost of these numbers of tokens."""
         share = self.batch.price_share if self.capabilities.direct else 1.0
         return share * (self.price.input * prompt + self.price.output * output) / 1e6
 

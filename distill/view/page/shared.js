@@ -16,7 +16,7 @@ async function call(path, body) {
   const options = body ? { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } } : {};
   const response = await fetch(path, options);
   const values = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Error(values.error || `The server failed (${response.status}). The terminal of distill view tells more.`);
+  if (!response.ok) throw new Error(values.error || `The server failed (${response.status}). The terminal of distill view shows the error.`);
   return values;
 }
 

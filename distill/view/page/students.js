@@ -15,7 +15,7 @@ function ask(change) {
 // --- findings and curves ------------------------------------------------------------------------------------------------
 
 function drawFindings() {
-  byId("findings").replaceChildren(...(facts.findings.length ? facts.findings : [{ stage: "", kind: "good", text: "No stage has said anything yet." }]).map((one) =>
+  byId("findings").replaceChildren(...(facts.findings.length ? facts.findings : [{ stage: "", kind: "good", text: "No stage has a diagnosis yet." }]).map((one) =>
     make("li", {}, make("b", { class: { fault: "bad", good: "good" }[one.kind] ?? "" }, one.stage), " ", make("span", { dir: "auto" }, one.text))));
 }
 
@@ -127,6 +127,6 @@ byId("ask").addEventListener("submit", (event) => {
 byId("back").addEventListener("click", () => ask({ offset: String(Math.max(0, Number(wanted().get("offset") || 0) - SIZE)) }));
 byId("next").addEventListener("click", () => ask({ offset: String(Number(wanted().get("offset") || 0) + SIZE) }));
 window.addEventListener("hashchange", () => { readAddress(); search(); });
-const watch = () => look().catch((problem) => { drawn = ""; byId("problem").textContent = `What is shown may be old: ${problem.message}`; });
+const watch = () => look().catch((problem) => { drawn = ""; byId("problem").textContent = `The page may be out of date: ${problem.message}`; });
 watch();
 setInterval(watch, 5000);  // curves grow while a stage trains

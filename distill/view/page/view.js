@@ -174,7 +174,7 @@ function drawTrace() {
     ...(open && rules.length ? [make("h2", {}, "Rules"), make("div", { class: "rules" }, table(rules))] : []),
     ...(open && shown.siblings.length ? [make("h2", {}, "Other traces of the question"), siblings()] : []),
     ...(shown.images === 1 ? [make("h2", {}, "Replies of the models"), askForm(), replies()] : []),
-    ...(open && shown.twins.length ? [make("h2", {}, "Traces that say the same"), table(shown.twins.map((one) =>
+    ...(open && shown.twins.length ? [make("h2", {}, "Near duplicates"), table(shown.twins.map((one) =>
       [one.preferred ? "preferred" : "repeats", value(one.similarity), make("button", { type: "button", onclick: () => ask({ id: one.id }) }, one.id.slice(0, 12))]))] : []),
     ...(open ? shown.lines.flatMap(([title, text]) => [make("h2", {}, title), make("div", { class: "rationale", dir: "auto" }, text)]) : []),
     ...(open && shown.families.length ? [make("h2", {}, "Signals"), table(shown.families.flatMap((family) =>
@@ -223,7 +223,7 @@ async function askModels(sample, question, teachers) {
   const hear = (line) => {
     said.delete("models");
     if (line.error) said.set("models", { note: "not asked", text: line.error, failed: true });
-    else if (!line.reply) said.set(line.name, { note: `${line.model}, writes`, text: line.text });
+    else if (!line.reply) said.set(line.name, { note: `${line.model}, is writing`, text: line.text });
     else if (line.reply.not_asked) said.set(line.reply.name, { note: `${line.reply.model}, not asked`, text: line.reply.not_asked, failed: true });
     else said.set(line.reply.name, { note: `${line.reply.model}, ${line.reply.seconds.toFixed(1)} s${line.reply.truncated ? ", cut off" : ""}`, answer: line.reply.answer, text: line.reply.rationale || "no rationale" });
     draw();
@@ -319,7 +319,7 @@ async function look() {
     silent = false;
   } catch (problem) {
     silent = true;
-    tell(`What is shown may be old: ${problem.message}`);
+    tell(`The page may be out of date: ${problem.message}`);
   }
 }
 start().catch((problem) => { byId("problem").textContent = problem.message; });

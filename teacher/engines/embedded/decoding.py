@@ -31,7 +31,7 @@ class BatchRow:
     prompt_tokens: int
     image_tokens: int
     prefix: str
-    """What the chat template already wrote of the answer (an opening thinking tag)."""
+    """The part of the answer that the chat template already wrote (an opening thinking tag)."""
     max_tokens: int
     """Tokens that it may have, by the recipe and the room behind its own prompt."""
     tokens: list[int] = field(default_factory=list)

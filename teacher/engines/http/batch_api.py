@@ -32,7 +32,7 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchState:
-    """What a server says of a batch."""
+    """State of a batch, as the server reports it."""
 
     status: str
     files: tuple[str, ...]

@@ -48,7 +48,7 @@ class HeardPieces:
 
 
 class FirstText:
-    """Tells once that the text of an answer has begun: its first word or thought, no empty piece before it."""
+    """Reports once that the text of an answer has begun: at its first word or thought, not at an empty piece."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell = tell

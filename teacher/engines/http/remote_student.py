@@ -1,7 +1,7 @@
 """A server managed elsewhere, asked greedily: how a served student is evaluated.
 
 Finds out first whether the server is there, takes the key and serves the model; then asks as teachers are asked
-(teacher/engines/http/http_client.py). Keeps and judges nothing.
+(teacher/engines/http/http_client.py). It stores no answer and judges none.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from teacher.messages.request import Model, Request, single_request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteAnswer:
-    """What a server said to one question."""
+    """Answer of a server to one question."""
 
     text: str
     """Its thinking, where the server hands that over apart, between think tags."""

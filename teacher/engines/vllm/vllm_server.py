@@ -26,7 +26,7 @@ _QUIET = "--disable-uvicorn-access-log"
 
 
 class Servers:
-    """The replicas of one teacher's server. An async context manager: up inside, gone after."""
+    """The replicas of one teacher's server. An async context manager: the servers run inside the block only."""
 
     def __init__(
         self,

@@ -154,7 +154,7 @@ def test_a_data_set_of_the_hub_that_cannot_be_read_is_no_path_of_this_machine(
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     done = distill("hub:someone/nothing", "--gpu", "L4", "--out", "new")
-    assert done.exit_code == 2 and "its cache here does not help" in done.stderr, done.stderr
+    assert done.exit_code == 2 and "its local cache does not help" in done.stderr, done.stderr
     assert str(tmp_path) not in done.stderr and "does not exist" not in done.stderr
 
 
@@ -215,7 +215,7 @@ def test_a_filled_recipe_keeps_its_comments() -> None:
         (("--out", "a-file"), "a-file: --out is a file"),
     ],
 )
-def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, arguments: tuple[str, str], message: str) -> None:
+def test_impossible_options_are_refused(tmp_path: Path, arguments: tuple[str, str], message: str) -> None:
     photos(tmp_path / "photos", 2)
     (tmp_path / "a-file").write_text("")
     done = distill("photos", *arguments)

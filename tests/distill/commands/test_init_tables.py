@@ -265,7 +265,7 @@ def test_usual_names_of_other_languages_are_known_with_their_accents(tmp_path: P
 def test_a_column_of_answers_that_is_not_known_is_asked_for_and_none_can_be_said(tmp_path: Path) -> None:
     rows = [[name, "How many?", str(at)] for at, name in enumerate(photos(tmp_path / "photos"))]
     write_csv(tmp_path / "photos" / "rows.csv", [["image", "question", "zahl"], *rows])
-    assert "if 'zahl' holds them, say --column answer=NAME" in distill("photos", "--out", "a").output
+    assert "if 'zahl' holds them, give --column answer=NAME" in distill("photos", "--out", "a").output
     write_csv(tmp_path / "photos" / "rows.csv", [["image", "question", "answer"], *rows])
     assert distill("photos", "--out", "b", "--column", "answer=").exit_code == 0
     assert not any(sample.answers for sample in read(tmp_path / "b" / "recipe.toml"))

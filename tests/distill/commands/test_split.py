@@ -216,7 +216,7 @@ def test_the_share_that_a_refused_split_names_is_one_that_works(tmp_path: Path) 
         splitted(source, tmp_path / "other", test=0.01)
 
 
-def test_a_table_without_rows_is_told_so(tmp_path: Path) -> None:
+def test_a_table_without_rows_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.jsonl holds no rows"):
         splitted(jsonl(tmp_path / "none.jsonl", []), tmp_path / "out")
 

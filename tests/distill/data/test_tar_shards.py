@@ -181,7 +181,7 @@ def test_a_damaged_shard_is_an_error_and_not_a_shorter_source(tmp_path: Path, da
         list(reader.read(recipe_for(tmp_path, "q.tar")))
 
 
-def test_what_cannot_be_meant_is_refused(shards: Path) -> None:
+def test_impossible_values_are_refused(shards: Path) -> None:
     for source, settings, message in (
         ("shards/*.tgz", {}, "matches no file"),
         ("**/*", {}, "cannot read a .png file|several kinds"),

@@ -124,7 +124,7 @@ def test_a_student_that_counts_one_too_few_in_a_group_is_no_fault_of_the_gold_an
     assert odd_rows.related(fewer, "distilled", "data.test") != []
 
 
-def test_gold_answers_that_are_numbers_of_classes_are_told() -> None:
+def test_gold_answers_that_are_class_numbers_are_reported() -> None:
     order = DRAW.sample(range(30, 90), 20)
     classes = [str(order[int(gold)]) for gold in GOLDS]
     (found,) = odd_rows.related(pairs(GOLDS, classes), "distilled", "data.test")

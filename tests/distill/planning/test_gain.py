@@ -101,7 +101,7 @@ def test_a_prediction_never_falls_where_a_measure_gets_better() -> None:
             assert point(model.coefficients, measures) >= here - 1e-12
 
 
-def test_what_no_known_pair_is_like_cannot_be_told() -> None:
+def test_measures_outside_of_the_known_pairs_are_undecided() -> None:
     model = fit_model(pairs())
     ordinary = {"taught": 1.0, "blind_gap": 0.9, "rank_surprisal": 2.5}
     assert model.predict(ordinary).verdict == "helps" and model.predict(ordinary).outside == ()
@@ -174,7 +174,7 @@ def test_teachers_are_measured_by_question_and_domain(run: Path) -> None:
     assert {path: path.read_bytes() for path in (run / "filter").rglob("*") if path.is_file()} == before
 
 
-def test_a_run_is_told_what_each_teacher_gains_as_text_and_as_values(run: Path) -> None:
+def test_the_gain_of_each_teacher_is_printed_as_text_and_as_values(run: Path) -> None:
     recipe = run_fixtures.recipe(run.parent, STUDENT)
     filter_stage(recipe, run)
     done = CliRunner().invoke(cli.app, ["plan", str(recipe.path), "--run", str(run), "--gain", "--json"])

@@ -226,7 +226,7 @@ def test_the_seconds_of_a_filter_that_reused_signals_tell_no_hours(world: World)
     assert plan_scale(recipe, world.run, engine="slurm", samples=10**6, agents=1).filter_hours is None
 
 
-def test_more_machines_than_units_and_a_source_without_questions_are_told_so(
+def test_more_machines_than_units_and_a_source_without_questions_are_reported(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "none.jsonl").touch()

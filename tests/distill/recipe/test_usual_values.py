@@ -119,7 +119,7 @@ def test_the_distance_is_a_factor(value: UnusualValue, times: float) -> None:
     assert value.times == times
 
 
-def test_ranges_and_choices_are_told_in_words() -> None:
+def test_ranges_and_choices_are_printed_in_words() -> None:
     assert [usual_text(each) for each in ((1e-6, 0.005), (20, None), (False,), ((),))] == [
         "1e-06 to 0.005",
         "20 or more",

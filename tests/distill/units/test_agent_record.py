@@ -361,7 +361,7 @@ def test_a_signal_gives_units_back_and_does_not_count_as_a_failure(store: Memory
     assert failure["units"] == ["0/00"] and failure["error"] == "broken"
 
 
-def test_an_agent_that_cannot_give_a_sign_says_so_once_and_goes_on(
+def test_an_agent_without_a_heartbeat_warns_once_and_continues(
     store: MemoryStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     beaten, signs = threading.Event(), 0

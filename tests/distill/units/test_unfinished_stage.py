@@ -267,7 +267,7 @@ def test_students_of_finished_training_stages_are_put_once(tmp_path: Path) -> No
     assert len(large) == len(set(large)) == len([name for name in stage_files(store, "train") if name])
 
 
-def test_a_damaged_result_is_told_and_not_used(tmp_path: Path) -> None:
+def test_a_damaged_result_is_reported_and_not_used(tmp_path: Path) -> None:
     store = MemoryStore()
     write(tmp_path / "train" / "model", "weights")
     finish(tmp_path / "train")

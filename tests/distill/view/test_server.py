@@ -21,7 +21,7 @@ from distill.view.server import view_run
 from distill.view.trace_table import Query, TraceTable
 
 
-def test_a_run_that_is_gone_is_told_and_has_not_0_traces(run: Path, visitor: Visitor) -> None:
+def test_a_deleted_run_is_an_error_and_not_0_traces(run: Path, visitor: Visitor) -> None:
     assert visitor.ask("/api/state")[0] == 200
     run.rename(run.with_name("elsewhere"))
     status, body, _ = visitor.ask("/api/state")
@@ -169,7 +169,7 @@ def test_a_label_for_a_trace_that_the_run_does_not_have_is_refused(
             assert list(read_labels(place)) == [real]
 
 
-def test_bad_requests_are_told_in_a_sentence(visitor: Visitor) -> None:
+def test_bad_requests_get_an_error_sentence(visitor: Visitor) -> None:
     trace = visitor.ask("/api/traces")[1]["rows"][0]["id"]
     assert "not an SQL condition" in visitor.ask(f"/api/traces?where={quote('steps >')}")[1]["error"]
     assert "whole number" in visitor.ask("/api/traces?offset=-1")[1]["error"]
@@ -227,7 +227,7 @@ def test_a_read_only_run_is_shown_without_labelling(
     assert {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
 
 
-def test_a_port_in_use_is_told_with_the_next_step(run: Path) -> None:
+def test_a_port_in_use_is_an_error_with_the_next_step(run: Path) -> None:
     with viewed(run) as (visitor, _), pytest.raises(BusyError, match=rf"port {visitor.port} .* --port"):
         view_run(run, port=visitor.port, on_start=lambda address: None)
 

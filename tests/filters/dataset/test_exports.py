@@ -361,7 +361,7 @@ def test_a_form_from_a_file_beside_the_recipe_is_written_and_measures_nothing(ru
     assert "messages" in orjson.loads((written / "chat.json").read_bytes())[0]
 
 
-def test_a_form_that_is_none_or_fails_says_so(run, tmp_path):
+def test_an_export_format_that_is_invalid_or_fails_is_an_error(run, tmp_path):
     (tmp_path / "mine.py").write_text(CHAT.replace("len(example.messages)", "example.turns"))
     with pytest.raises(
         RecipeError, match=r"mine\.py:chat' failed on (\d+) of \1 traces; the first: trace .*: Attribut"

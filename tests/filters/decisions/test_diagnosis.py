@@ -18,7 +18,7 @@ from filters.decisions.diagnosis_facts import TraceFacts, UnseenValues
 from filters.decisions.funnel import Funnel
 
 
-def test_a_sound_run_is_told_its_size_and_no_fault(tmp_path: Path) -> None:
+def test_a_run_without_faults_reports_only_its_size(tmp_path: Path) -> None:
     (finding,) = diagnosed(tmp_path)
     assert (finding["kind"], finding["certainty"]) == ("good", "certain")
     assert finding["text"].startswith("The dataset holds 120 traces; the rules keep 100 % (120 of 120), and 100 %")
@@ -283,7 +283,7 @@ RULE = 'rules = [{ name = "strict", drop = "rationale_tokens < 9" }]\n'
         ("gold_or_images", lambda n: alone(correct=n, agreed=60), lambda low, high: high < 0.3),
     ],
 )
-def test_a_fault_is_said_where_the_interval_of_its_share_lies_beyond_its_limit(
+def test_a_fault_is_reported_if_the_interval_of_its_share_is_beyond_its_limit(
     tmp_path: Path,
     name: str,
     change: Callable[[int], Callable[[TraceFacts], TraceFacts]],

@@ -19,7 +19,7 @@ def test_without_a_mix_everything_is_taken():
     assert target_counts({(): 17}, []) == {(): 17}
 
 
-def test_a_limit_alone_takes_so_many():
+def test_a_limit_alone_is_the_largest_number_of_traces():
     assert target_counts({(): 17}, [], limit=5) == {(): 5}
     assert target_counts({(): 3}, [], limit=5) == {(): 3}
 

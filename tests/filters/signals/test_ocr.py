@@ -81,7 +81,7 @@ def signals(run: Path, samples: dict[str, Sample]) -> dict[tuple[str, int], dict
     return {(names[row["sample_id"]], row["k"]): row for row in rows}
 
 
-def test_a_misreading_is_dropped_and_what_cannot_be_told_is_kept(
+def test_a_misreading_is_dropped_and_an_undecidable_trace_is_kept(
     world: tuple[Path, dict[str, Sample], list[Trace]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, samples, traces = world

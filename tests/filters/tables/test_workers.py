@@ -85,7 +85,7 @@ def test_a_worker_that_dies_names_what_may_have_ended_it(tmp_path):
     command.write_text("import runpy, sys\nrunpy.run_path(sys.argv[1], run_name='__main__')\n")
 
 
-def test_a_script_without_a_guard_is_told_of_it(tmp_path):
+def test_a_script_without_a_main_guard_gets_a_message(tmp_path):
     unguarded = DYING.replace('if __name__ == "__main__":', "if True:").replace("os._exit", "abs")
     assert 'outside of `if __name__ == "__main__":`' in output_of(unguarded, tmp_path, tmp_path)
 

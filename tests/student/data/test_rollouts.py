@@ -121,7 +121,7 @@ def test_a_run_that_ends_while_replies_are_made_or_scored_goes_on(taught: Path, 
     assert first == second
 
 
-def test_a_finished_stage_asks_nobody_and_another_teacher_or_student_makes_it_stale(taught: Path) -> None:
+def test_a_finished_stage_sends_no_request_and_another_teacher_or_student_makes_it_stale(taught: Path) -> None:
     train(recipe(taught), taught / "run")
     before = (taught / "run/rollouts/scored/train/part-00000.parquet").stat().st_mtime_ns
     train(recipe(taught), taught / "run")

@@ -265,7 +265,7 @@ def test_settings_under_which_no_student_can_show_what_it_learned_are_named(tmp_
     assert evaluated(tmp_path, replies(), test="temperature = 2.0\n") == ["unusual eval.temperature"]
 
 
-def test_good_news_of_few_questions_ask_for_more(tmp_path: Path) -> None:
+def test_a_good_result_on_few_questions_asks_for_more_questions(tmp_path: Path) -> None:
     (few,), (enough,) = (found_of_student(tmp_path, replies(count)) for count in (19, 20))
     assert (few.name, few.change) == ("few_questions", "data.test: some hundred questions")
     assert (enough.name, enough.change) == ("student", "")
@@ -337,19 +337,19 @@ def test_questions_that_need_no_image_call_no_student_blind(tmp_path: Path) -> N
     assert of_student(tmp_path, replies(), without_image=unseen) == ["student"]
 
 
-def test_a_student_that_is_surely_worse_than_before_is_no_good_news(tmp_path: Path) -> None:
+def test_a_student_that_is_clearly_worse_than_before_is_not_a_good_result(tmp_path: Path) -> None:
     deltas = {"answers": {"delta": -0.1, "ci95": [-0.15, -0.05]}, "untouched": {"delta": 0.2, "ci95": [0.1, 0.3]}}
     (found,) = found_of_student(tmp_path, replies(), deltas=deltas)
     assert (found.kind, found.certainty) == ("fault", "certain")
     assert found.problem == "distilled is right in 75 % [63, 84], 10 points less than answers"
 
 
-def test_good_news_name_the_student_before(tmp_path: Path) -> None:
+def test_a_good_result_names_the_student_before(tmp_path: Path) -> None:
     (found,) = found_of_student(tmp_path, replies())
     assert found.problem == "distilled is right in 75 % [63, 84], +10 points over answers"
 
 
-def test_a_difference_that_the_questions_do_not_decide_is_no_good_news(tmp_path: Path) -> None:
+def test_an_undecided_difference_is_not_reported_as_a_good_result(tmp_path: Path) -> None:
     none, few = {"accuracy": 0.0, "ci95": [0.0, 0.26]}, replies(11)
     deltas = {"untouched": {"delta": 0.0, "ci95": [-0.21, 0.21]}, "answers": {"delta": -0.18, "ci95": [-0.44, 0.14]}}
     (found,) = found_of_student(tmp_path, few, deltas=deltas, **none)
@@ -396,7 +396,7 @@ def test_passes_are_said_of_the_rows_that_they_are_over(tmp_path: Path) -> None:
     assert "1.60 passes over its 60 own rows" in found.problem
 
 
-def test_three_findings_are_shown_the_surest_first_and_good_news_only_alone(tmp_path: Path) -> None:
+def test_three_findings_are_shown_the_most_certain_first_and_good_results_only_alone(tmp_path: Path) -> None:
     names = [("a", "possible"), ("b", "likely"), ("c", "certain"), ("d", "likely")]
     faults = [Finding(name=name, problem=name, certainty=sure, change="x") for name, sure in names]  # type: ignore[arg-type]
     good = Finding(name="good", kind="good", problem="good", certainty="certain")

@@ -34,7 +34,7 @@ def test_the_exact_mcnemar_test_has_published_values(only_first: int, only_secon
     assert intervals.paired(first, second).p == pytest.approx(p, abs=5e-4)
 
 
-def test_no_question_tells_nothing():
+def test_the_interval_without_questions_is_0_to_1():
     assert intervals.wilson(0, 0) == (0.0, 1.0)
 
 

@@ -24,7 +24,7 @@ def weights(examples, settings: Loss, progress: float = 0.0) -> list[list[float]
     return [pytest.approx(of_step(each).tolist()) for each in examples]
 
 
-def test_by_default_every_token_of_the_step_counts_alike():
+def test_by_default_every_token_of_the_step_has_the_same_weight():
     assert weights([example(3, 1, 2), example(0, 2, 0)], Loss()) == [[1 / 8] * 6, [1 / 8] * 2]
 
 

@@ -56,7 +56,7 @@ def look(watched: early_stopping.EarlyStopping, *steps: int) -> list[bool]:
     return told
 
 
-def test_measurements_come_every_so_many_steps_and_after_the_last_one(tmp_path: Path):
+def test_measurements_come_at_a_fixed_interval_of_steps_and_after_the_last_one(tmp_path: Path):
     watched = watcher(tmp_path)
     assert [step for step in range(1, 35) if watched.due(step, 34)] == [10, 20, 30, 34]
 

@@ -63,7 +63,7 @@ def test_a_row_is_guilty_only_after_others_have_passed_between_its_failures_and_
     assert row.proven(servers, failure)
 
 
-def test_the_more_rows_fail_alike_the_more_failures_prove_one_guilty() -> None:
+def test_if_more_rows_fail_in_the_same_way_a_row_needs_more_failures_for_its_error() -> None:
     servers, failure = Dependency("s"), Failure("x", "", tries=2)
     for number in range(50):
         servers.passed(f"{number}")
