@@ -175,8 +175,8 @@ def _score_replies(
     ]
     if not common:
         raise DataError(
-            f"[data.{recipe.eval.data}]: no question can be asked of every student; each holds some student's own "
-            "mark of an image"
+            f"[data.{recipe.eval.data}]: no question can be asked to every student; each question contains the "
+            "image placeholder of a student"
         )
     own = user_metrics(recipe)
 

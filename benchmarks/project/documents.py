@@ -309,7 +309,7 @@ draws `runs/tiny/eval/report.html`:
 
 `distill ablate tiny-studies` measures which parts of the method make the difference: {len(results["arms"])} arms, \
 {seeds} each,
-{results["n"]:,} questions. Of {len(claims)} claims of the method, {holds} hold on this world, {refuted}, \
+{results["n"]:,} questions. Of {len(claims)} claims of the method, {holds} hold on this data set, {refuted}, \
 and {open_} are undecided:
 [docs/results.md](docs/results.md){earlier}."""
 

@@ -345,7 +345,7 @@ _PLAIN: dict[str, _Change] = {
     "random": _traces_of("random", "traces at random, as many tokens as the dataset"),
     "short": _ordered(["rationale_tokens"], "the shortest rationale of each question"),
     "long": _ordered(["-rationale_tokens"], "the longest rationale of each question"),
-    "mixed": _ordered([], "a rationale of each question whatever its length"),
+    "mixed": _ordered([], "one rationale of each question, of any length"),
     "merged": _merged,
     "projector": _projector,
     "replay": _replay,

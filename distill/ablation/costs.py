@@ -26,7 +26,7 @@ class Seconds:
     before: float
     """Stages before the one under study."""
     method: float
-    """Scores, replies of the student and new traces, which depend little on the length of the training."""
+    """Scores, replies of the student and new traces; they depend little on the length of the training."""
     training: float
     """The stage under study and all after it."""
 

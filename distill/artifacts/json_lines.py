@@ -36,7 +36,7 @@ _STARTS = 64
 
 Record = dict[str, Any]
 Check = Callable[[Mapping[str, Any]], str]
-"""Says what is wrong with a record; empty when nothing is."""
+"""Describes the fault of a record; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -172,7 +172,7 @@ def _golds_of_questions(context: CheckContext) -> Iterator[CheckResult]:
     which = "no question has" if survey.whole else f"none of {survey.extent} has"
     yield warning(
         f"data.{ASKED}.columns.answer",
-        f"{which} a gold answer, so no trace of them can be found wrong{consequence}",
+        f"{which} a gold answer, so the filter cannot find wrong answers{consequence}",
         f"map [data.{ASKED}.columns] answer, or rely on agreement (filter.signals) and a judge",
     )
 

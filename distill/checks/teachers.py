@@ -258,7 +258,7 @@ async def _takes_images(client: ChatClient, teacher: Teacher, url: str) -> list[
                 counted = f"{url} counts {tokens} prompt tokens with an image and without: it may leave images out"
                 return [warning(key, counted, mend)]
     except CONNECTION_ERRORS as error:
-        what = f"whether it takes images: no answer to a small one ({str(error) or type(error).__name__})"
+        what = f"whether it accepts images: no reply to a small image ({str(error) or type(error).__name__})"
         return [not_checked(key, what)]
     return []
 

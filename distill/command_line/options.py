@@ -51,7 +51,8 @@ PlaceOption = Annotated[
     ),
 ]
 FreshOption = Annotated[
-    bool, typer.Option("--fresh", help="Make this stage again; results that are still valid are reused.")
+    bool,
+    typer.Option("--fresh", help="Make the result of this command again; parts that are still valid are reused."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 StageJobsOption = Annotated[

@@ -193,7 +193,7 @@ def _table(
         if others:
             raise DataError(f"{local}: {lines[-1].removeprefix('left out: ')}")
         raise DataError(
-            f"{local}: no image and no table of questions in this folder; images end in "
+            f"{local}: this folder has no image and no table of questions; images end in "
             f"{', '.join(sorted(image_suffixes()))}"
         )
     names = [str(path.relative_to(local)) for path in files]
@@ -214,9 +214,7 @@ def _table(
     lines.append(f"{local}: {len(taken):,} images; {whose}:")
     lines += [f"  {text}" for text in asked]
     if not settings.questions:
-        lines.append(
-            "  (--question TEXT sets your own; a CSV or JSONL file with image, question and answer is better)"
-        )
+        lines.append("  (--question TEXT sets yours; a CSV or JSONL file with image, question and answer is better)")
     return {"source": str(file)}, local.resolve()
 
 

@@ -241,7 +241,7 @@ def _chosen(groups: Iterable[tuple[str, list[int]]], test: float, seed: int, lab
         if len(ordered) == 1:
             cause = "show the same image" if images < 2 else f"are connected by images that they share ({images:,})"
             raise DataError(
-                f"{label}: no test rows can be set apart, because all its rows ({total:,}) {cause}; give rows about "
+                f"{label}: no test set can be made, because all its rows ({total:,}) {cause}; give rows about "
                 "another image, or write a recipe without a test set (docs/recipe.md)"
             )
         digits = 1 - math.floor(math.log10(smallest / total))

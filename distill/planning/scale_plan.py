@@ -169,7 +169,7 @@ def measured_load(recipe: Recipe, run: Path) -> SampleLoad | None:
     images = image_packing.measure_load(recipe, run / "generate" / SAMPLES, count)
     basis = f"the {count:,} samples of {run}"
     if unasked:
-        basis += f"; of {', '.join(unasked)}, which it did not ask, by the most that the recipe allows"
+        basis += f"; of {', '.join(unasked)}, which it did not ask, by the maximum that the recipe allows"
     if filtered is None:
         return SampleLoad(teachers=teachers, sample_bytes=size, images=images, basis=basis)
     return SampleLoad(
@@ -226,7 +226,7 @@ def _largest_load(recipe: Recipe) -> SampleLoad:
     return SampleLoad(
         teachers=tuple(_largest_teacher(recipe, each) for each in recipe.teachers),
         images=image_packing.largest_load(recipe),
-        basis="the most that the recipe allows; a finished small run tells more",
+        basis="the maximum that the recipe allows; a finished small run gives better figures",
     )
 
 
@@ -378,9 +378,13 @@ def scale_text(plan: ScalePlan, recipe: Recipe) -> str:
     if plan.units < 16 * plan.agents:
         rows_of_16 = plan.samples // (16 * plan.agents)
         change = f"engine.unit_rows = {rows_of_16:,} gives" if rows_of_16 else "--agents with fewer machines gives"
-        notes.append(f"{change} 16 units an agent or more; with few, agents do not end together")
+        notes.append(
+            f"{change} at least 16 units per agent; with fewer units, some agents end much earlier than others"
+        )
     if None in plan.costs.values():
-        notes.append("not known: teachers.price and store.price have the prices, a finished small run the amounts")
+        notes.append(
+            "not known: set the prices in teachers.price and store.price; a finished small run gives the amounts"
+        )
     notes.append("hours: at the rate of the run on one machine, for each agent; the cost of storage is for a month")
     return "\n".join([table(("what", "amount"), rows), *notes])
 
@@ -393,4 +397,4 @@ def _filter_text(plan: ScalePlan) -> str:
     if plan.filter_hours is None:
         return "not known"
     least, most = (time_span(3600 * hours) for hours in plan.filter_hours)
-    return least if least == most else f"{least} to {most}: signals are shared, the rest is done by one agent"
+    return least if least == most else f"{least} to {most}: agents share the signals, and one agent does the rest"

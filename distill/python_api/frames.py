@@ -201,9 +201,9 @@ def _require_folder(run: Path) -> None:
 def _run_names(runs: Sequence[Path | str]) -> dict[Path, str]:
     """Runs by path, each with a name of its own: two folders may have the same one."""
     if not runs:
-        raise DataError("no run is named; give the directory of one evaluated run or more")
+        raise DataError("no run is given; give the directory of at least one evaluated run")
     paths = [run_folder(run).resolve() for run in runs]
     if twice := [path for path, count in Counter(paths).items() if count > 1]:
-        raise DataError(f"{twice[0]}: this run is named twice; name each run once")
+        raise DataError(f"{twice[0]}: this run is given twice; give each run once")
     names = Counter(path.name for path in paths)
     return {path: path.name if names[path.name] == 1 else str(path) for path in paths}

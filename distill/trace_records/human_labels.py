@@ -19,7 +19,7 @@ Label = Literal["correct", "wrong", "unsure"]
 LABELS: Final = get_args(Label)
 FILE: Final = "labels/labels.jsonl"
 ENOUGH: Final = 100
-"""From so many labels on, error rates are more than a first look."""
+"""With this number of labels or more, error rates are reliable enough."""
 _NOTE_CHARACTERS: Final = 2_000
 _NO_LABEL: Final = "it is no label:"
 

@@ -39,8 +39,8 @@ def _unfiltered(table: TraceTable, journal: Path, start: int) -> dict[str, Any]:
     record = read_record(journal, start)
     if record is None:
         raise DataError(
-            f"{journal}: the record at byte {start:,} is damaged; `distill repair {as_argument(table.run)}` tells "
-            "more"
+            f"{journal}: the record at byte {start:,} is damaged; `distill repair {as_argument(table.run)}` shows "
+            "the details"
         )
     samples = table.samples([record["sample_id"]])
     others = table.others(record["sample_id"], record["id"])

@@ -191,8 +191,7 @@ def _teachers(facts: TraceFacts) -> Iterator[Finding]:
         now = f", now {teacher.sampling.max_tokens}" if teacher is not None else ""
         yield Finding(
             name="traces_cut",
-            problem=f"{_sum(cut, 'cut', 'asked')} traces of {_names(cut)} reach the limit of tokens without an "
-            "answer",
+            problem=f"{_sum(cut, 'cut', 'asked')} traces of {_names(cut)} reach the token limit without an answer",
             change=f"teachers.{cut[0][0]}.sampling.max_tokens{now}: raise it, or set thinking_budget",
         )
     if form := faults.get("form"):
@@ -279,8 +278,7 @@ def _gold(facts: TraceFacts) -> Iterator[Finding]:
         same, looked = facts.same_text
         yield Finding(
             name="answer_type",
-            problem=f"{share(same, looked)} answers that the judge does not accept have exactly the text of the gold "
-            "answer",
+            problem=f"{share(same, looked)} answers that the judge refuses have exactly the text of the gold answer",
             change=other_type,
         )
     elif is_below(correct, judged, WEAK) and (agreed := sum(count["agreed"] for _, count in every)) * 2 > refused:

@@ -46,7 +46,7 @@ class Scarcest:
 
     def __str__(self) -> str:
         others = f"; {self.without_share:,} traces are of kinds without a share" if self.without_share else ""
-        return f"of {self.kind} there are {self.there:,} for {100 * self.share:.3g} % of the dataset{others}"
+        return f"{self.kind} has only {self.there:,} traces for {100 * self.share:.3g} % of the dataset{others}"
 
 
 def find_scarcest(counts: Mapping[Kind, int], mixes: Sequence[Mix]) -> Scarcest:
@@ -99,8 +99,8 @@ def _rake_shares(kinds: Sequence[Kind], available: NDArray[np.float64], mixes: S
             break
     if any(abs(shares[rows].sum() - target_share) > 1e-6 for group in groups for rows, target_share in group):
         raise DataError(
-            f"filter.select.mix: the shares of {' and '.join(mix.by for mix in mixes)} cannot be met together by the "
-            "traces that were kept; loosen one of them, or the rules"
+            f"filter.select.mix: the shares of {' and '.join(mix.by for mix in mixes)} cannot be met together by "
+            "the kept traces; relax one of them, or the rules"
         )
     return shares
 
@@ -116,10 +116,10 @@ def _groups(kinds: Sequence[Kind], position: int, mix: Mix) -> list[tuple[NDArra
             [row for row, mix_value in enumerate(values) if _value_with_share(mix_value, mix) == value], np.int64
         )
         if share and not len(rows):
-            description = f"{value!r}" if value is not _OTHERS else "a value without a share of its own"
+            wanted = f"{mix.by} = {value!r}" if value is not _OTHERS else f"{mix.by} without a share of its own"
             raise DataError(
-                f"filter.select.mix: {mix.by} shall be {description} in {100 * share:g} % of the dataset, but of no "
-                f"trace that was kept is it (there: {', '.join(sorted(set(values))[:20])}); change the shares or the "
+                f"filter.select.mix: {wanted} has a share of {100 * share:g} % of the dataset, but no kept trace has "
+                f"this value (values of kept traces: {', '.join(sorted(set(values))[:20])}); change the shares or the "
                 "rules"
             )
         groups.append((rows, share))

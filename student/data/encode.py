@@ -100,7 +100,7 @@ class Encoder:
         """The row up to its end-of-turn token, which is added where the template writes none."""
         inside = [index for index, (start, end) in enumerate(offsets) if span[0] <= start < end <= span[1]]
         if not inside:
-            raise DataError(f"row {row.id}: no token of its response carries loss; the chat template marks none")
+            raise DataError(f"row {row.id}: no token of its response has loss, because the chat template marks none")
         first, end = inside[0], inside[-1] + 1
         closing = next((index for index in inside if ids[index] in self.end_ids), None)
         if closing is not None:

@@ -101,8 +101,8 @@ class TokenStore:
         result = self._cache.get(ref.sha256)
         if result is None:
             raise StorageError(
-                f"{self._cache.folder}: the tokens of image {ref.sha256[:12]} are damaged or gone; run the same "
-                "command again, which computes them again"
+                f"{self._cache.folder}: the tokens of image {ref.sha256[:12]} are damaged or missing; run the same "
+                "command again; it computes them again"
             )
         return unpack(*result)
 

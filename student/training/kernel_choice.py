@@ -79,7 +79,7 @@ def choose(
         why = f"none: the steps do not fit the memory at once; {_joined(left_out)}"
         return {"kernels": "none", "why": why, "seconds": {}, "first_seconds": {}, "left_out": left_out}
     if not seconds:
-        raise DistillError(f"no kind of kernels makes a step: {_joined(left_out)}")
+        raise DistillError(f"no kind of kernels can run a step: {_joined(left_out)}")
     best = min(seconds, key=lambda kind: seconds[kind])
     others = {kind: f"{seconds[kind]:.3g} s" for kind in seconds if kind != best}
     why = f"{best}: {len(items)} steps in {seconds[best]:.3g} s; {_joined(others | left_out)}"

@@ -48,7 +48,7 @@ def _jpeg_parts(data: bytes) -> Iterator[bytes]:
         else:
             end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
             if marker == _START or end < at + 4 or end > len(data):
-                raise ValueError(f"a JPEG segment at byte {at} leads nowhere")
+                raise ValueError(f"the JPEG segment at byte {at} has no valid length")
             yield _jpeg_segment(marker, data[at:end])
             at = end
             if marker == _SCAN:

@@ -116,7 +116,7 @@ class DataSource(Section):
             raise ValueError("source is empty; name a file, a folder or a data set of the hub")
         low, high = self.part
         if not 0 <= low < high <= 1:
-            raise ValueError(f"part goes from a number to a larger one, both between 0 and 1, got {[low, high]}")
+            raise ValueError(f"part is two numbers between 0 and 1, the smaller one first, got {[low, high]}")
         if self.format == "traces" and (self.limit is not None or self.part != (0, 1)):
             raise ValueError(
                 'a dataset of traces is always used completely; leave out limit and part with format = "traces"'

@@ -123,8 +123,8 @@ class Eval(Section):
         served = self.engine != "embedded" or any(each.base_url is not None for each in self.students.values())
         if self.temperature and served:
             raise ValueError(
-                f"temperature = {self.temperature:g} draws replies of embedded students, and here some are served; "
-                'set it to 0, or engine = "embedded" without eval.students that have a base_url'
+                f"temperature = {self.temperature:g} works for embedded students only, and some students are "
+                'served; set it to 0, or engine = "embedded" without eval.students that have a base_url'
             )
         return self
 

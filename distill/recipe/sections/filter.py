@@ -204,7 +204,7 @@ class Mix(Section):
     def _shares_of_one(cls, shares: dict[str, float]) -> dict[str, float]:
         total = sum(shares.values())
         if not shares or min(shares.values()) < 0:
-            raise ValueError(f"shares are numbers from 0, at least one, got {shares}")
+            raise ValueError(f"shares must be numbers of at least 0, and at least one is needed, got {shares}")
         if total <= 1 + 1e-9:
             return shares
         # One number alone, such as 70, has nothing to be a part of: it may be per cent.

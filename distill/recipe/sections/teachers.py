@@ -269,7 +269,7 @@ class Teacher(Section):
         if self.when != "always" and not self.after:
             raise ValueError(f"when = {self.when!r} needs `after`, the teacher whose samples decide")
         if self.chained and self.until:
-            raise ValueError("a teacher with {draft} writes `samples` traces for every draft and takes no until")
+            raise ValueError("a teacher with {draft} writes `samples` traces for every draft and cannot have `until`")
         return self._as_backend_allows()
 
     def samples_problem(self, key_name: str, samples: int) -> str:

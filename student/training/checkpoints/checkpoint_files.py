@@ -74,8 +74,8 @@ def require_same_rows(stage: Path, rows: Mapping[str, Any]) -> None:
     before = begun_parts(stage).get("rows", rows)
     if before != rows:
         raise DataError(
-            f"{stage}: it was begun with other rows ({before['count']:,} then, {rows['count']:,} now); put back what "
-            f"is missing, such as images, or start it over with --stage {stage.name} --fresh"
+            f"{stage}: it was begun with other rows ({before['count']:,} then, {rows['count']:,} now); restore what "
+            f"is missing, such as images, or start again with --stage {stage.name} --fresh"
         )
 
 
@@ -141,5 +141,5 @@ def readable_checkpoint(checkpoint: Path) -> Iterator[None]:
             raise
         raise DataError(
             f"{checkpoint}: this checkpoint is damaged ({type(error).__name__}); remove the folder "
-            f"{checkpoint.parent} and run the same command again, which starts the stage over"
+            f"{checkpoint.parent} and run the same command again; it starts the stage again"
         ) from error

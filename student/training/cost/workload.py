@@ -232,6 +232,6 @@ def _most(recipe: Recipe, stage: Stage, total: int | None, outline: Any, cost: "
         response_tokens=min(response, max(1.0, tokens - image_tokens)),
         patches=each,
         squared_patches=each * each,
-        basis="the most that the recipe allows",
+        basis="the maximum that the recipe allows",
         is_bound=True,
     )

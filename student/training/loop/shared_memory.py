@@ -30,7 +30,7 @@ def affordable(workers: int, steps: "StepDataset", on_notice: Callable[[str], No
     result = min(workers, int((free / (_MARGIN * max(1, step_bytes)) - 2) // _PREFETCHED))
     if result < workers:
         result = max(0, result)
-        made = f"{result} in place of {workers} worker processes make" if result else "the trainer itself makes"
+        made = f"{result} instead of {workers} worker processes make" if result else "the trainer itself makes"
         on_notice(
             f"{folder} has {free / 1e6:,.0f} MB free, and a step takes {step_bytes / 1e6:,.1f} MB: {made} the steps; "
             "start a container with --shm-size=2g, or --ipc=host, for more"

@@ -178,7 +178,7 @@ def test_the_text_has_every_stage_and_says_what_is_a_bound(published: Recipe):
     assert re.search(r"^align +3.67 M +<= 64,000 +<= 1,024 +1,000 +<= 65.5 M", said, re.MULTILINE)
     assert "RTX 4090: 24.0 GiB, 165 TFLOP/s in bf16" in said
     assert re.search(r"^reason +.*\?", said, re.MULTILINE)
-    assert "reason: rows and tokens by the most that the recipe allows; how many is known once" in said
+    assert "reason: rows and tokens by the maximum that the recipe allows; how many is known once" in said
     few = plan.training_plan(published.model_copy(update={"stages": (align,)}), run)
     assert all(name in few for name in hardware.USUAL)
 

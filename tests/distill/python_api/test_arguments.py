@@ -58,7 +58,7 @@ def test_a_callback_that_takes_no_progress_is_named(tmp_path: Path, name: str, c
 
 
 def test_no_run_at_all_is_no_empty_table() -> None:
-    with pytest.raises(DataError, match="no run is named"):
+    with pytest.raises(DataError, match="no run is given"):
         distill.compare()
 
 

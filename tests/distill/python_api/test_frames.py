@@ -145,7 +145,7 @@ def test_two_runs_of_one_name_are_told_apart_and_one_run_is_not_compared_with_it
     (row,) = distill.compare(*runs).to_pylist()
     assert (row["earlier"], row["later"]) == tuple(f"{run}:after" for run in runs)
     assert (row["accuracy_earlier"], row["accuracy_later"]) == (0.5, 0.0)
-    with pytest.raises(DataError, match="named twice"):
+    with pytest.raises(DataError, match="given twice"):
         distill.compare(runs[0], tmp_path / "a" / "." / "tiny")
 
 

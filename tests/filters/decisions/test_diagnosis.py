@@ -320,7 +320,7 @@ def test_counts_of_several_teachers_are_added_up(tmp_path: Path) -> None:
     (finding,) = diagnose(
         replace(both, teachers={name: {**count, "cut": 30} for name, count in both.teachers.items()})
     )
-    assert finding.problem.startswith("50 % (60 of 120) traces of brief, structured reach the limit")
+    assert finding.problem.startswith("50 % (60 of 120) traces of brief, structured reach the token limit")
     (finding,) = diagnose(facts(tmp_path, untold=20, unformed=40))
     assert finding.problem == "33 % (20 of 60) complete traces of brief have no rationale apart from the answer"
     (finding,) = diagnose(facts(tmp_path, unformed=40))

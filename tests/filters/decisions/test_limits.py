@@ -31,7 +31,7 @@ def test_a_mix_that_leaves_few_traces_warns_with_the_kind_that_binds(tmp_path):
     manifest, summary, card, page = filtered(tmp_path, asked, traces, ALL + mix)
     assert manifest.counts["selected"] == 6 and manifest.counts["left_out.mix"] == 54
     sentence = (
-        "filter.select: the mix by teacher leaves 6 of 60 kept traces: of teacher = brief there are 3 for 50 % of "
+        "filter.select: the mix by teacher leaves 6 of 60 kept traces: teacher = brief has only 3 traces for 50 % of "
         "the dataset"
     )
     assert f"warning: {sentence}" in summary

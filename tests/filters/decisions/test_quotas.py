@@ -58,9 +58,9 @@ def test_a_limit_makes_a_mix_smaller_and_keeps_its_shares():
 
 
 def test_a_value_that_no_trace_has_is_named():
-    with pytest.raises(DataError, match=r"teacher shall be 'c' in 50 % .*there: a, b"):
+    with pytest.raises(DataError, match=r"teacher = 'c' has a share of 50 % .*values of kept traces: a, b"):
         target_counts({("a",): 10, ("b",): 10}, [mix(a=0.5, c=0.5)])
-    with pytest.raises(DataError, match="a value without a share of its own in 50 %"):
+    with pytest.raises(DataError, match="teacher without a share of its own has a share of 50 %"):
         target_counts({("a",): 10}, [mix(a=0.5)])
     many = {(f"t{number:02}",): 10 for number in range(30)}
     with pytest.raises(DataError, match=r"there: t00, .*, t19\)"):
@@ -90,7 +90,7 @@ def test_the_scarcest_kind_is_named_with_what_there_is_of_it():
     found = find_scarcest({("a",): 591, ("b",): 7, ("c",): 2}, [mix(a=0.5, b=0.5)])
     assert (found.total, found.there, found.share, found.without_share) == (14, 7, 0.5, 2)
     said = str(found)
-    assert said == "of teacher = b there are 7 for 50 % of the dataset; 2 traces are of kinds without a share"
+    assert said == "teacher = b has only 7 traces for 50 % of the dataset; 2 traces are of kinds without a share"
     others = find_scarcest({("a",): 500, ("b",): 4, ("c",): 6}, [mix(a=0.5)])
     assert (others.total, others.there, others.share) == (20, 10, 0.5)
     assert "teacher without a share of its own" in str(others)
