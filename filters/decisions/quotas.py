@@ -119,8 +119,8 @@ def _groups(kinds: Sequence[Kind], position: int, mix: Mix) -> list[tuple[NDArra
             wanted = f"{mix.by} = {value!r}" if value is not _OTHERS else f"{mix.by} without a share of its own"
             raise DataError(
                 f"filter.select.mix: {wanted} has a share of {100 * share:g} % of the dataset, but no kept trace has "
-                f"this value (values of kept traces: {', '.join(sorted(set(values))[:20])}); change the shares or the "
-                "rules"
+                f"this value (values of kept traces: {', '.join(sorted(set(values))[:20])}); change the shares or "
+                "the rules"
             )
         groups.append((rows, share))
     return groups

@@ -63,7 +63,7 @@ def test_a_value_that_no_trace_has_is_named():
     with pytest.raises(DataError, match="teacher without a share of its own has a share of 50 %"):
         target_counts({("a",): 10}, [mix(a=0.5)])
     many = {(f"t{number:02}",): 10 for number in range(30)}
-    with pytest.raises(DataError, match=r"there: t00, .*, t19\)"):
+    with pytest.raises(DataError, match=r"traces: t00, .*, t19\)"):
         target_counts(many, [mix(c=0.5)])
 
 
