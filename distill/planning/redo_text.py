@@ -19,6 +19,7 @@ from distill.recipe.effects import path_parts
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import start_of
+from distill.recipe.sections.teachers import Teacher
 from distill.reports.text_table import counted, table, time_span
 from teacher.engines.provenance import changed_files
 
@@ -117,15 +118,23 @@ def _asked(redo: Redo, now: Recipe, manifest: Manifest | None) -> str:
     if manifest is not None:
         counts = {name: traces_of_teacher(manifest, names_before.get(name) or name) for name in counts}
     again = [name for name in counts if name in {*redo.parts("traces"), *redo.parts("engine")}]
-    parts = [
-        f"asks {counted(counts[name], 'trace')} of {name} again" if counts[name] else f"asks {name}" for name in again
-    ]
+    parts = [_asked_again(redo, each, counts[each.name]) for each in now.teachers if each.name in again]
     read = [path_parts(change.path, change.key)[:2] for change in redo.changes if "generate" in change.targets]
     if ("data", ASKED) in read:
         parts.append("reads the questions again, asks the new ones")
     kept = sum(count for name, count in counts.items() if name not in again)
     whose = " of the other teachers" if again else ""
     return "; ".join([*parts, f"keeps {counted(kept, 'trace')}{whose}"] if kept else parts)
+
+
+def _asked_again(redo: Redo, teacher: Teacher, count: int) -> str:
+    if not count:
+        return f"asks {teacher.name}"
+    traces = f"{counted(count, 'trace')} of {teacher.name} again"
+    # What a prompt of own code gives is known only when it is called with each question.
+    causes = {path for part in ("traces", "engine") for path in redo.causes.get(f"{part}:{teacher.name}", ())}
+    by_text = teacher.prompt_from_outside and causes == {f"teachers.{teacher.name}.prompt"}
+    return f"asks those of {traces} whose prompt differs" if by_text else f"asks {traces}"
 
 
 def _measured(redo: Redo, manifest: Manifest | None) -> str:

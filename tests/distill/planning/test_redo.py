@@ -218,6 +218,12 @@ def test_a_sampling_value_asks_one_teacher_again_and_all_that_follows_but_not_th
     assert "--stage polish" not in text
 
 
+def test_an_edited_prompt_of_own_code_asks_only_where_its_text_differs(recipe: Path, run: Path) -> None:
+    now = changed(recipe, teachers__small__prompt="mine.py:ask")
+    text = redo_text(load(recipe), now, run)
+    assert "asks those of 40,000 traces of small again whose prompt differs; keeps 10,000 traces" in text
+
+
 def test_an_edited_file_of_own_code_is_a_change_and_a_moved_one_is_none(tmp_path: Path, recipe: Path) -> None:
     """Each stage notes the digest of the file."""
     recipe.write_text(
