@@ -37,7 +37,7 @@ from layouts import (
     short_tests,
     text_questions,
 )
-from layouts.package import Layout, Row
+from layouts.package import PublicLayout, Row
 from layouts.scenes import Digest, pixel_digest
 from typer.testing import CliRunner
 
@@ -64,7 +64,7 @@ MODULES: Final = (
     text_questions,
 )
 LAYOUTS: Final = {
-    layout.name: layout for module in MODULES for layout in vars(module).values() if isinstance(layout, Layout)
+    layout.name: layout for module in MODULES for layout in vars(module).values() if isinstance(layout, PublicLayout)
 }
 GROUPS: Final = ("dev", "heldout")
 MAX_PIXELS: Final = 1 << 24
@@ -140,7 +140,7 @@ def score_rows(rows: Sequence[Row], samples: Sequence[Sample], bad: Sequence[Bad
     return Score(bool({row.split for row in rows} - wrong), right, len(rows), text, reasons)
 
 
-def score_layout(layout: Layout, folder: Path) -> Score:
+def score_layout(layout: PublicLayout, folder: Path) -> Score:
     """Make a layout, run `distill init` on it, and compare what its recipe reads."""
     source, out = folder / layout.group / layout.name, folder / "recipes" / layout.name
     for each in (source, out):
@@ -157,7 +157,7 @@ def score_layout(layout: Layout, folder: Path) -> Score:
     return score_rows(rows, samples, [item for item in found if isinstance(item, BadRow)])
 
 
-def table_lines(folder: Path, layouts: Sequence[Layout], details: bool) -> Iterator[str]:
+def table_lines(folder: Path, layouts: Sequence[PublicLayout], details: bool) -> Iterator[str]:
     """One line for each layout, with reasons below it, and one for each group."""
     passed: Counter[str] = Counter()
     right: Counter[str] = Counter()

@@ -256,7 +256,7 @@ def sharegpt4v_cap100k(folder: Path, rng: random.Random) -> Made:
     """The questions ask for a description, and the answers are long captions.
 
     Source: https://huggingface.co/datasets/Lin-Chen/ShareGPT4V (sharegpt4v_instruct_gpt4-vision_cap100k.json),
-    pictures as in its docs/Data.md
+    its list of image folders
     """
     entries, rows = [], []
     for i, pattern in enumerate(

@@ -44,7 +44,7 @@ Made = tuple[str, list[Row]]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PublicLayout:
     """One data set as it is published."""
 
     name: str
@@ -62,9 +62,9 @@ class Layout:
         return str(folder / path), rows
 
 
-def layout(group: str, *, refusable: bool = False) -> Callable[[Callable[[Path, random.Random], Made]], Layout]:
+def layout(group: str, *, refusable: bool = False) -> Callable[[Callable[[Path, random.Random], Made]], PublicLayout]:
     """Make a layout of a function that writes its files; the name of the function is that of the layout."""
-    return lambda write: Layout(write.__name__, group, refusable, write)
+    return lambda write: PublicLayout(write.__name__, group, refusable, write)
 
 
 def letter(index: int) -> str:

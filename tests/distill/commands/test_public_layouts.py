@@ -10,13 +10,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "benchmarks" / "data"))
-from layouts.package import Layout, Made, Row  # noqa: E402
+from layouts.package import Made, PublicLayout, Row  # noqa: E402
 from public_layouts import LAYOUTS, score_layout, table_lines  # noqa: E402
 
 READ, REFUSED = LAYOUTS["realworldqa_original"], LAYOUTS["flickr30k_csv"]
 
 
-def expecting(change: Callable[[Sequence[Row]], list[Row]]) -> Layout:
+def expecting(change: Callable[[Sequence[Row]], list[Row]]) -> PublicLayout:
     """A layout that is read right, with other expected rows."""
 
     def write(folder: Path, rng: random.Random) -> Made:
@@ -49,7 +49,7 @@ def test_one_whole_split_is_enough_and_a_row_without_an_image_may_be_left_out(tm
 
 
 def test_reasons_of_the_held_out_group_are_shown_on_request_only(tmp_path: Path) -> None:
-    empty = Layout("empty", "heldout", False, lambda folder, rng: ("", []))
+    empty = PublicLayout("empty", "heldout", False, lambda folder, rng: ("", []))
     assert len(list(table_lines(tmp_path, [empty], False))) == 2
     (told, reason, _) = table_lines(tmp_path, [empty], True)
     assert told.startswith("NO") and reason.startswith("  ") and "empty" in reason
