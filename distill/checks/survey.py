@@ -14,7 +14,7 @@ from itertools import islice
 
 from distill.data import reader, sources
 from distill.data.images import image_files
-from distill.data.images.image_cells import BYTE_RANGE
+from distill.data.images.image_cells import RANGES
 from distill.errors import ImageError
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import counted
@@ -145,7 +145,7 @@ def _mean_bytes(survey: Survey) -> float:
 
 def _bytes_of(ref: ImageRef) -> int:
     """The size of one encoded image; 0 where it is not known, as of one in a store that was only looked for."""
-    if ref.column == BYTE_RANGE:
+    if ref.column in RANGES:
         return ref.index
     file = image_files.own_file(ref)
     try:

@@ -247,7 +247,8 @@ def init(
 
     Guesses what the columns hold, splits the rows by image, and chooses a teacher and a student that fit the GPU.
     """
-    from distill.commands.init import HUB, FirstSettings, init_recipe
+    from distill.commands.init import init_recipe
+    from distill.commands.init_sources import HUB, FirstSettings
     from distill.commands.split import column_pairs
 
     is_terminal = sys.stdin.isatty()

@@ -6,28 +6,22 @@ Guesses what the data holds and says what it guessed, splits it by image, and fi
 
 import json
 import os
-import random
-import re
 import shlex
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import orjson
-
 from distill.artifacts.files import write_text
 from distill.artifacts.journal import read_jsonl, write_jsonl
+from distill.artifacts.layout import RECIPE
 from distill.commands import split
-from distill.data import guessed_columns, reader, sources
-from distill.data.guessed_columns import ROLES, GuessedSource
-from distill.data.images.image_suffixes import OTHER_IMAGES, image_suffixes
-from distill.data.tables.table_kinds import KINDS, SHARDS, suffix_of
+from distill.commands.init_sources import HUB, SCHEMA, FirstSettings, find_table, packed_hint, read_table
+from distill.data import reader
+from distill.data.tables.table_kinds import KINDS
 from distill.errors import DataError, RecipeError, StorageError
 from distill.local_paths import from_home
 from distill.planning import first_models
@@ -36,44 +30,12 @@ from distill.recipe.messages import unknown_value
 from distill.recipe.recipe import Recipe
 from distill.recipe.recipe_text import edit_recipe_text
 from distill.recipe.sections.data import Columns
-from distill.types import BadRow, Sample
+from distill.types import Sample
 from teacher.checks import require_url
 
-RECIPE, SCHEMA, TEMPLATE = "recipe.toml", "recipe.schema.json", "own-images"
-HUB = split.HUB
-QUESTIONS = (
-    "What does this image show? Name the main things and say where they are.",
-    "How many things of each kind can you count in this image?",
-    "What most likely happened just before this moment, and what in the image tells you?",
-)
-"""Asked about every image of a folder that comes without questions."""
-MOST_IMAGES = 5_000
+TEMPLATE = "own-images"
 _EXAMPLES = 2
-_SURROGATES = re.compile(r"[\ud800-\udfff]")
-"""What Python writes for bytes of a file name that are no UTF-8."""
-_SHOWN = 5
 _WRITTEN = (RECIPE, SCHEMA, split.LEFT_OUT, *(f"{part}{suffix}" for part in ("train", "test") for suffix in KINDS))
-
-AskColumn = Callable[[str, Sequence[str]], str]
-"""Asks a person for the column of a role, among these columns."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstSettings:
-    """Options of `distill init`. A missing option is guessed."""
-
-    columns: Mapping[str, str]
-    questions: Sequence[str]
-    most_images: int | None
-    """How many images of a folder without a table are used; 0: all, None: at most MOST_IMAGES. Not for a table."""
-    test: float | None
-    seed: int
-    teacher: str | None
-    student: str | None
-    gpu: str | None
-    memory_gib: float | None
-    force: bool
-    ask: AskColumn | None
 
 
 def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
@@ -97,14 +59,15 @@ def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
     lines: list[str] = []
     models, comments, lines_of_models = _models(settings)
     with TemporaryDirectory() as folder:
-        table, root = _table(source, local, Path(folder), settings, lines)
-        guessed, values = _guessed(table, root, settings, lines)
+        table, root = find_table(source, local, Path(folder), settings, lines)
+        guessed, values = read_table(table, root, local, settings, lines)
         recipe = derived_recipe(Recipe(), {"data": {split.NAME: values}}, f"the data of {source}")
         parts = Path(folder) / "parts"
         try:
             divided = split.split_source(recipe, parts, test=settings.test, seed=settings.seed)
         except DataError as error:  # the rows of a folder of images lie in a file that is gone afterwards
-            raise DataError(str(error).replace(str(Path(folder) / "questions.jsonl"), source)) from None
+            message = str(error).replace(str(Path(folder) / "questions.jsonl"), source)
+            raise DataError(f"{message}{packed_hint(local) if 'missing_image' in message else ''}") from None
         if root is not None and (parts / split.LEFT_OUT).is_file():  # of a file that is gone afterwards
             bad_rows = [{**row, "source": str(root)} for row in read_jsonl(parts / split.LEFT_OUT)]
             write_jsonl(parts / split.LEFT_OUT, bad_rows)
@@ -113,7 +76,7 @@ def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
         for name, file in zip((split.NAME, split.TEST), divided.files.values(), strict=True):
             images_root = None if source.startswith(HUB) else str(guessed.images_root)
             here = {"columns": None, **values, "source": file.name, "images_root": images_root}
-            models |= {f"data.{name}.{key}": value for key, value in here.items() if key != "subset"}
+            models |= {f"data.{name}.{key}": value for key, value in here.items() if key not in ("subset", "split")}
         unused = {"teachers.server", "teachers.server.arguments"} if models.get("teachers.base_url") else set()
         unused |= set() if has_gold else {"data.test", "eval"}
         if has_gold:
@@ -164,163 +127,6 @@ def _require_free(out: Path, source: Path, *, force: bool) -> None:
     if present and not force:
         names = ", ".join(path.name for path in present)
         raise DataError(f"{out}: {names} already there; nothing was written. Give another --out, or --force")
-
-
-def _table(
-    source: str, local: Path, folder: Path, settings: FirstSettings, lines: list[str]
-) -> tuple[dict[str, Any], Path | None]:
-    """The settings of the table to read, and the folder of its images where that is known."""
-    if (given := _given_table(source, local, settings)) is not None:
-        if settings.questions:
-            raise RecipeError("--question is for a folder of images; a table has questions of its own")
-        if settings.most_images is not None:
-            raise RecipeError(
-                f"--images {settings.most_images} is for a folder of images without a table; {source} is or holds a "
-                "table, and all its rows are used. Leave --images out, or give a table with fewer rows"
-            )
-        return given, None
-    file = folder / "questions.jsonl"
-    asked = settings.questions or QUESTIONS
-    closed: list[str] = []
-    files = guessed_columns.files_below(local, image_suffixes(), lambda error: closed.append(str(error.filename)))
-    if closed:
-        lines.append(f"left out: {len(closed):,} folders that may not be read, such as {min(closed)}")
-    others = Counter(file.suffix.lower() for file in guessed_columns.files_below(local, OTHER_IMAGES))
-    if others:
-        kinds = ", ".join(f"{suffix}: {count:,}" for suffix, count in sorted(others.items()))
-        lines.append(f"left out: images of kinds that are not read ({kinds}); save them as JPEG or PNG")
-    if not files:
-        if others:
-            raise DataError(f"{local}: {lines[-1].removeprefix('left out: ')}")
-        raise DataError(
-            f"{local}: this folder has no image and no table of questions; images end in "
-            f"{', '.join(sorted(image_suffixes()))}"
-        )
-    names = [str(path.relative_to(local)) for path in files]
-    usable = [name for name in names if not _SURROGATES.search(name)]
-    if len(usable) < len(names):
-        lines.append(
-            f"left out: {len(names) - len(usable):,} images whose names hold bytes that are no text, "
-            f"such as {next(filter(_SURROGATES.search, names))!r}; rename them"
-        )
-    taken = usable
-    most_images = MOST_IMAGES if settings.most_images is None else settings.most_images
-    if 0 < most_images < len(usable):
-        taken = sorted(random.Random(settings.seed).sample(usable, most_images))
-        lines.append(f"uses {len(taken):,} of {len(usable):,} images, chosen at random (--images 0 uses all)")
-    rows = ({"image": name, "question": text} for name in taken for text in asked)
-    file.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
-    whose = "each gets these questions" if settings.questions else "the folder has no questions, so each gets these"
-    lines.append(f"{local}: {len(taken):,} images; {whose}:")
-    lines += [f"  {text}" for text in asked]
-    if not settings.questions:
-        lines.append("  (--question TEXT sets yours; a CSV or JSONL file with image, question and answer is better)")
-    return {"source": str(file)}, local.resolve()
-
-
-def _given_table(source: str, local: Path, settings: FirstSettings) -> dict[str, Any] | None:
-    """The settings of a table of the hub, of a file, or in a folder; None for a folder whose images are used."""
-    if source.startswith(HUB):
-        name, _, subset = source.removeprefix(HUB).partition(":")
-        return {"source": name, **({"subset": subset} if subset else {})}
-    if local.is_dir():
-        below = guessed_columns.files_below
-        holds_table = not settings.questions and (
-            any(KINDS.get(suffix_of(file), SHARDS) != SHARDS for file in sources.files_beside(local))
-            or bool(below(local, {".parquet", ".arrow"}))
-            or bool(below(local, {".tar"}) and not below(local, image_suffixes()))
-        )
-        if not holds_table:
-            return None
-    return {"source": str(local.resolve())}
-
-
-def _guessed(
-    values: dict[str, Any], root: Path | None, settings: FirstSettings, lines: list[str]
-) -> tuple[GuessedSource, dict[str, Any]]:
-    """The whole data section of a table, with what was guessed said in `lines`."""
-    recipe = derived_recipe(Recipe(), {"data": {split.NAME: values}}, "the data")
-    try:
-        table = sources.locate(recipe, split.NAME)
-    except DataError as error:
-        hint = "; --question TEXT asks about the images of a folder, without its tables"
-        message = str(error).removeprefix(f"[data.{split.NAME}] source = {values['source']!r}: ")
-        message = message.replace("; paths are relative to the recipe", "")  # SOURCE is not in a recipe
-        local = recipe.local(values["source"])
-        if not Path(values["source"]).is_absolute():  # it was given as hub:NAME
-            message = "; ".join(each for each in message.split("; ") if not each.startswith(f"{local} does not"))
-        raise DataError(f"{message}{hint if Path(values['source']).is_dir() else ''}") from None
-    _refuse_own_work(table, Path(values["source"]))
-    lines += sources.describe_other_splits(table, Path(values["source"]))
-    if root is not None:
-        table = sources.SourceTable(label=table.label, kind=table.kind, files=table.files, root=root)
-    cells = [] if settings.columns else guessed_columns.cells_for_names(table)
-    if cells:
-        raise DataError(
-            f"{table.label}: the first line looks like a row, not like column names: {', '.join(map(repr, cells))}. "
-            "It would be lost as a row: put a line such as image,question,answer above it; if the line has column "
-            "names, give --column image=NAME"
-        )
-    guessed = guessed_columns.guess(table, settings.columns)
-    if not guessed.names:
-        first = next(iter(sources.rows(table)), None)
-        raise DataError(
-            f"{table.label} holds no rows"
-            + (f" that can be read: {first.detail}" if isinstance(first, BadRow) else "")
-        )
-    columns = dict(guessed.columns)
-    if guessed.format in ("plain", "scienceqa"):
-        for role in ("image", "question"):
-            if role not in columns:
-                columns[role] = _asked_column(role, guessed, settings, table.label)
-    elif guessed.format != "chartqa":
-        columns = {role: name for role, name in columns.items() if role == "image"}
-    else:
-        columns = {}
-    columns |= {role: name for role, name in settings.columns.items() if role not in ROLES}
-    values = {**values, "format": guessed.format, "allow_outside_root": guessed.outside}
-    if columns:
-        values["columns"] = columns
-    if not table.hub and table.kind != SHARDS:
-        values["images_root"] = str(guessed.images_root)
-    if root is None:
-        said = [f"{role} = {name!r}" for role, name in columns.items()]
-        lines.append(f"{table.label}: columns {', '.join(map(repr, guessed.names))}")
-        lines += guessed_columns.unread_tables(table, Path(values["source"]))
-        lines.append(f"guessed: format {guessed.format}; {', '.join(said)} (--column image=NAME changes one)")
-        if not columns.get("answer") and guessed.format in ("plain", "scienceqa"):
-            rest = [name for name in guessed.names if name not in columns.values()]
-            columns_left = " or ".join(map(repr, rest[:_SHOWN]))
-            hint = f"; if {columns_left} holds them, give --column answer=NAME" if rest else ""
-            lines.append(f"guessed: no column of right answers, so traces are kept by their agreement alone{hint}")
-        lines += guessed_columns.left_out(table, guessed)
-        if not table.hub:
-            lines.append(f"images: in {guessed.images_root}")
-    if guessed.outside:
-        lines.append("images: some paths or links lead out of that folder; allow_outside_root = true reads them")
-    return GuessedSource(
-        format=guessed.format, columns=columns, names=guessed.names, images_root=guessed.images_root, outside=False
-    ), values
-
-
-def _refuse_own_work(table: sources.SourceTable, source: Path) -> None:
-    """Raise DataError where a table found in a folder is what an earlier init or a run wrote: it has not all rows."""
-    below = {folder for file in table.files for folder in file.parents if folder.is_relative_to(source)}
-    for folder in sorted(below) if source.is_dir() else ():
-        if (folder / SCHEMA).is_file() or ((folder / RECIPE).is_file() and (folder / "generate").is_dir()):
-            raise DataError(
-                f"{source}: the table that would be read, {table.files[0]}, was written by an earlier `distill init` "
-                f"or by a run. Give your table itself as SOURCE, move {folder} elsewhere, or give --question"
-            )
-
-
-def _asked_column(role: str, guessed: GuessedSource, settings: FirstSettings, label: str) -> str:
-    if settings.ask is not None:
-        return settings.ask(role, guessed.names)
-    raise RecipeError(
-        f"{label}: which column holds the {role}? None looks like it among {', '.join(map(repr, guessed.names))}; "
-        f"give it with --column {role}=NAME (--question TEXT asks about the images of a folder, without its table)"
-    )
 
 
 def _models(settings: FirstSettings) -> tuple[dict[str, Any], dict[str, str], list[str]]:

@@ -5,29 +5,25 @@ picture (or with one of one colour) that ask the same. Which rows become the tes
 seed alone, not on their order. Rows are written as they are; those that cannot be used are left out and counted.
 """
 
-import csv
 import hashlib
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
 import tomli_w
 
-from distill.artifacts.files import atomic_path, storage_errors
+from distill.artifacts.files import storage_errors
 from distill.artifacts.journal import write_jsonl
+from distill.commands import split_files
 from distill.data import formats, reader, sources
-from distill.data.images.image_cells import BYTE_RANGE, open_arrow
+from distill.data.images.base64_images import is_base64
+from distill.data.images.image_cells import BYTE_RANGE
 from distill.data.source_parts import DisjointSets
 from distill.data.sources import SourceRow, SourceTable
-from distill.data.tables.table_kinds import PACKED_LINES, SHARDS
 from distill.errors import DataError, RecipeError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import DataSource
@@ -41,13 +37,8 @@ NAME = "questions"
 HUB = "hub:"
 LEFT_OUT = "left_out.jsonl"
 _EMPTY = {"reason": "no_question", "detail": "the row holds no question"}
-_ROWS_AT_ONCE = 1024
 _OF_THE_WHOLE = ("source", "images_root", "subset", "split", "limit", "part")
 """Keys of a source that say where its rows lie and how many of them are read: the new files have their own."""
-_SUFFIX = dict.fromkeys(("jsonl", "json", "cocoqa", SHARDS, PACKED_LINES), ".jsonl") | {
-    "parquet": ".parquet",
-    "arrow": ".parquet",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +109,7 @@ def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float | N
     if test is not None and not 0 < test < 1:
         raise DataError(f"--test {test}: give the share of the test set as a number between 0 and 1, such as 0.1")
     table = sources.locate(recipe, name)
-    suffix = _SUFFIX.get(table.kind) or table.files[0].suffix.lower()
-    files = {part: out / f"{part}{suffix}" for part in (TRAIN, TEST)}
+    files = {part: out / f"{part}{split_files.suffix_of(table)}" for part in (TRAIN, TEST)}
     for path in files.values():
         if path.exists():
             raise DataError(f"{path}: it already exists; give another --out, or remove it")
@@ -133,16 +123,16 @@ def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float | N
         raise DataError(f"{table.label}: no row can be used ({reasons}; {first}); check format, columns, images")
     cluster = _clusters(rows, recipe.data[name].max_pixels)
     share_of_few = min(1 / 3, FEW_QUESTIONS / len(rows.images)) if rows.golds else 0.0
-    share = test or max(0.1, share_of_few)
-    chosen = _chosen(_groups(rows, cluster), share, seed, table.label, len(set(cluster.values())))
+    groups = _groups(rows, cluster)
+    smallest = min(len(numbers) for _, numbers in groups) / len(rows.images)
+    share = test or max(0.1, share_of_few, smallest if smallest <= 1 / 3 else 0)
+    chosen = _chosen(groups, share, seed, table.label, len(set(cluster.values())))
     with storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)
     if rows.left_out:
         write_jsonl(out / LEFT_OUT, map(asdict, rows.left_out))
     root = _link(rows, table, recipe, name, out)
-    _WRITERS.get(table.kind, _write_json)(
-        table, files, {number: TEST if number in chosen else TRAIN for number in rows.images}
-    )
+    split_files.write(table, files, {number: TEST if number in chosen else TRAIN for number in rows.images})
     shown: dict[str, set[str]] = {TRAIN: set(), TEST: set()}
     for number, digests in rows.images.items():
         shown[TEST if number in chosen else TRAIN] |= {cluster[digest] or digest for digest in digests}
@@ -197,7 +187,7 @@ def _has_links(row: SourceRow, source: DataSource, root: Path) -> bool:
     values = [cell.value for cell in formats.parse(row.values, source).images]
     named = [value.get("path") if isinstance(value, dict) else value for value in values]
     names = [name for each in named for name in (each if isinstance(each, tuple) else (each,))]
-    paths = [root / name for name in names if isinstance(name, str)]
+    paths = [root / name for name in names if isinstance(name, str) and not is_base64(name)]
     return any(os.path.realpath(path) != os.path.normpath(path) for path in paths)
 
 
@@ -276,99 +266,20 @@ def _link(rows: _Rows, table: SourceTable, recipe: Recipe, name: str, out: Path)
     return here
 
 
-Parts = Mapping[int, str]
-"""Number of a row to the file that it goes to."""
+def column_pairs(texts: Sequence[str]) -> dict[str, str | list[str]]:
+    """Role to column of --column KEY=COLUMN; an empty COLUMN means that there is none. Raises RecipeError.
 
-
-def _write_json(table: SourceTable, files: Mapping[str, Path], parts: Parts) -> None:
-    with ExitStack() as stack:
-        opened = {
-            part: stack.enter_context(stack.enter_context(atomic_path(path)).open("wb"))
-            for part, path in files.items()
-        }
-        for row in sources.rows(table):
-            if isinstance(row, SourceRow) and row.number in parts:
-                opened[parts[row.number]].write(orjson.dumps(dict(row.values), option=orjson.OPT_APPEND_NEWLINE))
-
-
-def _write_csv(table: SourceTable, files: Mapping[str, Path], parts: Parts) -> None:
-    with ExitStack() as stack:
-        writers: dict[str, csv.DictWriter[str]] = {}
-        columns = _all_columns(table)
-        for row in sources.rows(table):
-            if not isinstance(row, SourceRow) or row.number not in parts:
-                continue
-            part = parts[row.number]
-            if part not in writers:
-                path = stack.enter_context(atomic_path(files[part]))
-                file = stack.enter_context(path.open("w", encoding="utf-8", newline=""))
-                tabs = "\t" if files[part].suffix.lower() == ".tsv" else ","
-                writers[part] = csv.DictWriter(file, columns or list(row.values), delimiter=tabs)
-                writers[part].writeheader()
-            writers[part].writerow(row.values)
-
-
-def _all_columns(table: SourceTable) -> list[str]:
-    """The columns of several files, which may have different ones; of one file nothing, for its rows have them."""
-    if len(table.files) == 1:
-        return []
-    return list(
-        dict.fromkeys(name for row in sources.rows(table) if isinstance(row, SourceRow) for name in row.values)
-    )
-
-
-def _write_tables(table: SourceTable, files: Mapping[str, Path], parts: Parts) -> None:
-    """Rows as they lie in columns, pictures included, with the schema and its metadata."""
-    number = 0
-    schema = _schema(table)
-    with ExitStack() as stack:
-        writers: dict[str, pq.ParquetWriter] = {}
-        for part, path in files.items():
-            writers[part] = stack.enter_context(pq.ParquetWriter(stack.enter_context(atomic_path(path)), schema))
-        for file in table.files:
-            for batch in _batches(file, table.kind):
-                own = [parts.get(each, "") for each in range(number + 1, number + 1 + batch.num_rows)]
-                number += batch.num_rows
-                for part, writer in writers.items():
-                    numbers = pa.array([index for index, each in enumerate(own) if each == part], pa.int64())
-                    rows = pa.Table.from_batches([batch]).take(numbers)  # `filter` breaks lists of structs
-                    if rows.num_rows and rows.schema != schema:
-                        rows = pa.concat_tables([schema.empty_table(), rows], promote_options="permissive")
-                    if rows.num_rows:
-                        writer.write_table(rows)
-
-
-def _schema(table: SourceTable) -> pa.Schema:
-    """The columns of all files. Raises DataError for a column whose types have no common type."""
-    schemas = [
-        open_arrow(str(file)).schema if table.kind == "arrow" else pq.read_schema(file) for file in table.files
-    ]
-    try:
-        return pa.unify_schemas(schemas, promote_options="permissive")
-    except pa.ArrowException as error:
-        raise DataError(f"{table.label}: its files have columns that do not fit together: {error}") from None
-
-
-def _batches(file: Path, kind: str) -> Iterator[pa.RecordBatch]:
-    if kind == "arrow":
-        yield from open_arrow(str(file)).to_batches(max_chunksize=_ROWS_AT_ONCE)
-        return
-    with pq.ParquetFile(file) as opened:
-        yield from opened.iter_batches(batch_size=_ROWS_AT_ONCE)
-
-
-_WRITERS = {"csv": _write_csv, "parquet": _write_tables, "arrow": _write_tables}
-
-
-def column_pairs(texts: Sequence[str]) -> dict[str, str]:
-    """Role to column of --column KEY=COLUMN; an empty COLUMN means that there is none. Raises RecipeError."""
+    The key `image` may occur several times.
+    """
     for text in texts:
         if "=" not in text:
             raise RecipeError(f"--column {text}: write KEY=COLUMN, e.g. --column image=picture")
-    pairs = [text.partition("=")[::2] for text in texts]
-    if twice := [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]:
+    columns: dict[str, list[str]] = {}
+    for key, _, column in (text.partition("=") for text in texts):
+        columns.setdefault(key, []).append(column)
+    if twice := [key for key, names in columns.items() if len(names) > 1 and key != "image"]:
         raise RecipeError(f"--column {twice[0]}: it is given twice; give one column for each key")
-    return dict(pairs)
+    return {key: names[0] if len(names) == 1 else names for key, names in columns.items()}
 
 
 def source_of(

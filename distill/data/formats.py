@@ -6,7 +6,7 @@ of a round). A row with several question turns gives several questions, each ask
 `earlier_turns`, with a transcript of the turns before it. Reads no files; does not judge images.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import isnan
@@ -17,6 +17,7 @@ import orjson
 from distill.data.gold_answers import RowError as RowError
 from distill.data.gold_answers import golds as golds
 from distill.data.gold_answers import votes
+from distill.data.images.base64_images import Base64Image, is_base64
 from distill.data.row_values import (
     PLACEHOLDER,
     Choices,
@@ -30,7 +31,6 @@ from distill.data.row_values import (
     read_meta,
     read_question,
     read_turns,
-    whole_number,
 )
 from distill.data.row_values import ImageCell as ImageCell
 from distill.data.row_values import ParsedRow as ParsedRow
@@ -40,10 +40,11 @@ from distill.extensions import DATA_FORMATS, FAILURES, Extension, call, call_fau
 from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.data import DataSource
 
-CHOICES = ("choices", "options")
+CHOICES = ("choices", "options", "Choices", "Options")
 TURNS = ("conversations", "messages", "conversation")
-_COCO_DIGITS = 12
 ASKING = frozenset({"human", "user"})
+_IMAGE_PARTS = ("image", "image_url", "input_image")
+"""Types of the parts of a turn that stand for an image."""
 _ANSWERING = frozenset({"gpt", "assistant", "model", "chatgpt"})
 
 
@@ -114,7 +115,7 @@ def _as_read(question: RowQuestion, source: DataSource) -> RowQuestion:
 def check_columns(columns: Iterable[str], source: DataSource, where: str) -> None:
     """Raise DataError when a source lacks a column that its format or its mapping needs."""
     present = set(columns)
-    for role, names in _needed(source, present).items():
+    for role, names in _needed(source, present):
         if not present.intersection(names):
             expected = " or ".join(repr(name) for name in names)
             hint = ' (columns.image = "" reads questions without images)' if role == "image" else ""
@@ -124,9 +125,9 @@ def check_columns(columns: Iterable[str], source: DataSource, where: str) -> Non
             )
 
 
-def _needed(source: DataSource, present: set[str]) -> dict[str, tuple[str, ...]]:
-    mapped = {role: (getattr(source.columns, role),) for role in source.columns.model_fields_set}
-    mapped = {role: names for role, names in mapped.items() if names[0]}
+def _needed(source: DataSource, present: set[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Roles with the columns of which one must be there; a role with several columns of its own occurs for each."""
+    mapped = {role: name for role in source.columns.model_fields_set if (name := getattr(source.columns, role))}
     match source.format:
         case "plain" | "returned":
             needed = {"question": (source.columns.question,), "image": image_names(source)}
@@ -149,7 +150,9 @@ def _needed(source: DataSource, present: set[str]) -> dict[str, tuple[str, ...]]
             needed = {}
     if source.columns.image == "":
         needed.pop("image", None)
-    return needed | mapped
+    by_default = [(role, names) for role, names in needed.items() if role not in mapped]
+    stated = [(role, [name] if isinstance(name, str) else name) for role, name in mapped.items()]
+    return by_default + [(role, (name,)) for role, names in stated for name in names]
 
 
 def _question(
@@ -191,11 +194,13 @@ def _llava(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     questions: list[RowQuestion] = []
     asked: str | None = None
     placeholders = 0
+    shown: list[Any] = []
     for turn in read_turns(value, column):
         speaker = speaker_of(turn)
         text, pictures = _content(turn.get("value", turn.get("content")))
         if speaker in ASKING:
             placeholders += pictures
+            shown += images_within(turn)
             questions.extend(_asked(asked, None, values, source))
             asked = text
         elif speaker in _ANSWERING and asked is not None:
@@ -204,6 +209,10 @@ def _llava(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
         elif speaker != "system":
             raise RowError("malformed_row", f"column {column!r}: unknown or misplaced speaker {speaker!r}")
     questions.extend(_asked(asked, None, values, source))
+    if len(questions) == 1 and not questions[0].answers:  # the gold answer is beside the turns
+        questions = [replace(questions[0], answers=golds(values.get(source.columns.answer)))]
+    if shown and not images and source.columns.image != "":
+        images = _cells_within(shown, column)
     if placeholders and placeholders != len(images):
         raise RowError("image_count_mismatch", f"{placeholders} <image> placeholders for {len(images)} images")
     return ParsedRow(images=images, questions=tuple(questions))
@@ -219,9 +228,30 @@ def _content(value: Any) -> tuple[str, int]:
         return value, value.count(PLACEHOLDER)
     if isinstance(value, list) and all(isinstance(part, dict) for part in value):
         texts = [str(part["text"]) for part in value if part.get("type") == "text" and part.get("text")]
-        pictures = sum(part.get("type") in ("image", "image_url") for part in value)
+        pictures = sum(part.get("type") in _IMAGE_PARTS for part in value)
         return "\n".join(texts), pictures + sum(text.count(PLACEHOLDER) for text in texts)
     raise RowError("malformed_row", f"a turn's text is {type(value).__name__}")
+
+
+def images_within(turn: Mapping[str, Any]) -> list[Any]:
+    """The images within the parts of a turn, as chats for OpenAI's API and for Qwen name them."""
+    content = turn.get("value", turn.get("content"))
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    shown = [part for part in parts if part.get("type") in _IMAGE_PARTS]
+    found = (part.get(name) for part in shown for name in ("image_url", "image", "url", "path"))
+    return [image.get("url", image.get("path")) if isinstance(image, dict) else image for image in found if image]
+
+
+def _cells_within(images: Sequence[Any], column: str) -> tuple[ImageCell, ...]:
+    """The images of turns, which no reference to a cell of a Parquet table leads to. Raises RowError."""
+    for image in images:
+        if not isinstance(image, str) or (is_base64(image) and not isinstance(image, Base64Image)):
+            raise RowError(
+                "unsupported_image_cell",
+                f"column {column!r}: images within turns are paths, or base64 in an unpacked JSON file; put the "
+                "images of a Parquet table into a column `images`",
+            )
+    return tuple(ImageCell(column=column, index=index, value=image) for index, image in enumerate(images))
 
 
 def _chartqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
@@ -230,9 +260,13 @@ def _chartqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     images = read_images(values, source, required=True, other_columns=("imgname",))
     # The original archives keep the pictures in a folder png/ that the tables do not mention.
     image_cells = (
-        _candidates(cell, cell.value, f"png/{cell.value}") if isinstance(cell.value, str) else cell for cell in images
+        _candidates(cell, cell.value, f"png/{cell.value}") if _is_path(cell.value) else cell for cell in images
     )
     return ParsedRow(images=tuple(image_cells), questions=(question,))
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str) and not is_base64(value)
 
 
 def _cocoqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
@@ -241,20 +275,7 @@ def _cocoqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     kind = {} if values.get("type") is None else {"type": values["type"]}
     question = _question(values, source, values.get("question"), values.get("answer"), kind)
     images = read_images(values, source, required=True, other_columns=("image_id", "img_id"))
-    return ParsedRow(images=tuple(_coco_image(cell) for cell in images), questions=(question,))
-
-
-def _coco_image(cell: ImageCell) -> ImageCell:
-    """A COCO image given by its number, under any of the names and folders that COCO has used."""
-    number = whole_number(cell.value)
-    text = str(number) if isinstance(number, int | str) else ""
-    if not text.isdecimal() or len(text) > _COCO_DIGITS:
-        return cell
-    names = [f"{int(text):012d}.jpg"]
-    for split in ("train2014", "val2014"):
-        names += [f"COCO_{split}_{int(text):012d}.jpg", f"{split}/COCO_{split}_{int(text):012d}.jpg"]
-    names += [f"{split}/{int(text):012d}.jpg" for split in ("train2017", "val2017")]
-    return _candidates(cell, *names)
+    return ParsedRow(images=images, questions=(question,))
 
 
 def _candidates(cell: ImageCell, *names: str) -> ImageCell:

@@ -18,6 +18,8 @@ VOTES = "votes"
 """Key of Sample.meta: what every annotator said, repetitions included, where ANNOTATORS or more were asked."""
 ANNOTATORS = 10
 """Annotators of each question in VQA, TextVQA, A-OKVQA and similar data sets."""
+_STATED = re.compile(r"<(answer|conclusion)>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
+"""The answer within a solution, as many sets of reasoning traces mark it."""
 _QUOTED_LIST = re.compile(r"\[\s*(['\"]).*\1\s*\]", re.DOTALL)
 
 
@@ -77,7 +79,8 @@ def _literal(text: str) -> Any:
 
 def _gold(item: Any) -> str:
     if isinstance(item, str):
-        return item.strip()
+        stated = _STATED.findall(item) if "</" in item else []
+        return (stated[-1][1] if stated else item).strip()
     if isinstance(item, Mapping) and "answer" in item:
         item = item["answer"]
     if item is None or (isinstance(item, float) and not isfinite(item)):

@@ -13,27 +13,32 @@ from pathlib import Path
 from typing import Any
 
 from distill.data import sources
-from distill.data.formats import ASKING, CHOICES, TURNS, choices_of, speaker_of
+from distill.data.formats import ASKING, CHOICES, TURNS, choices_of, images_within, speaker_of
 from distill.data.gold_answers import RowError
 from distill.data.images import image_paths
+from distill.data.images.base64_images import is_base64
+from distill.data.images.image_names import ImageIndex, index_near, possible_names
 from distill.data.images.image_suffixes import image_suffixes
-from distill.data.row_values import Choices, read_turns
+from distill.data.row_values import Choices, parse_json_list, read_answer_type, read_turns, whole_number
 from distill.data.sources import SourceRow, SourceTable
 from distill.data.tables.table_kinds import KINDS, suffix_of
 from distill.errors import ImageError
+from distill.recipe.sections.data import DataSource
 
 ROLES = ("image", "question", "answer")
 _NAMES = {
     "image": "image images filename filepath imagepath imgpath imagefile imagename imgname path file img picture "
     "photo bild foto imagen imagem immagine afbeelding obraz resim "
     "изображение картинка 图像 图片 圖片 画像 이미지 صورة",
-    "question": "question questions query prompt instruction ask asked userquestion questiontext frage pregunta "
-    "pergunta domanda vraag pytanie soru вопрос 问题 問題 質問 질문 سؤال",
+    "question": "question questions query prompt instruction ask asked userquestion questiontext "
+    "questionstring problem frage pregunta pergunta domanda vraag pytanie soru вопрос 问题 問題 質問 질문 سؤال",
     "answer": "answer answers label labels goldanswer gold groundtruth target response reply correctanswer expected "
+    "correctchoiceidx correctchoice correctoption finalanswer multiplechoiceanswer directanswers gtanswer solution "
     "antwort reponse respuesta resposta risposta antwoord odpowiedź cevap ответ 答案 回答 답변 정답 جواب",
 }
 """The usual ones first."""
 _LOOKED_AT = 200
+_LONGEST_NAME = 512
 _HALF = 0.5
 
 
@@ -42,13 +47,20 @@ class GuessedSource:
     """The settings of a data section that a table most likely needs."""
 
     format: str
-    columns: Mapping[str, str]
-    """Role to column; a role without a column is left out, and one that was given none has an empty name."""
+    columns: Mapping[str, str | Sequence[str]]
+    """Role to column, several for images; a role without a column is left out, and one that was given none has an
+    empty name."""
     names: Sequence[str]
     """All columns of the table."""
     images_root: Path
     outside: bool
     """Whether the path of an image leads out of `images_root`."""
+
+    @property
+    def rest(self) -> list[str]:
+        """The columns of the table without a role."""
+        used = {name for column in self.columns.values() for name in _names_of(column)}
+        return [name for name in self.names if name not in used]
 
 
 def files_below(
@@ -78,16 +90,28 @@ def unread_tables(table: SourceTable, folder: Path) -> list[str]:
     return [f"not read: {', '.join(unread)}; to read one of them, give its path"] if unread else []
 
 
-def guess(table: SourceTable, given: Mapping[str, str]) -> GuessedSource:
-    """The guess for a table; the columns of `given` are not guessed. Raises DataError for an unreadable table."""
+def guess(table: SourceTable, given: Mapping[str, str | Sequence[str]], folder: Path | None = None) -> GuessedSource:
+    """The guess for a table; the columns of `given` are not guessed. Images are looked for in `folder`, too.
+
+    Raises DataError for an unreadable table.
+    """
     rows = [row.values for row in islice(sources.rows(table), _LOOKED_AT) if isinstance(row, SourceRow)]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    found = {role: given[role] if role in given else _column(role, names, rows, given) for role in ROLES}
+    places = _Places([table.root, *([folder] if folder else [])], table.root.parent)
+    found = {role: given[role] if role in given else _column(role, names, rows, given, places) for role in ROLES}
     columns = {role: name for role, name in found.items() if name is not None}
-    paths = [path for row in rows for path in _paths(row.get(columns.get("image", "")))]
-    root = _images_root(table.root, paths)
+    if "image" in columns and "image" not in given:
+        columns["image"] = _numbered_columns(str(columns["image"]), names, rows)
+    if any(_is_unknown_type(row.get("answer_type")) for row in rows):
+        columns.setdefault("answer_type", "")
+    shown = _names_of(columns.get("image", ()))
+    cells = [cell for row in rows for name in shown for cell in _named(row.get(name))]
+    if not cells:
+        cells = [cell for row in rows for turn in _turns(row) for cell in _named(images_within(turn))]
+    root = places.root_of(cells)
+    paths = [cell for cell in cells if isinstance(cell, str)]
     return GuessedSource(
-        format=_format(names, rows, columns.get("answer", "")),
+        format=_format(names, rows, str(columns.get("answer", ""))),
         columns=columns,
         names=names,
         images_root=root,
@@ -95,15 +119,100 @@ def guess(table: SourceTable, given: Mapping[str, str]) -> GuessedSource:
     )
 
 
+def asks(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the rows of a table hold questions, in a column or in turns of a conversation."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return any(map(_turns, rows)) or _column("question", names, rows, {}, _Places([], Path())) is not None
+
+
+def answers(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a table has a column of right answers."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return any(map(_turns, rows)) or _column("answer", names, rows, {}, _Places([], Path())) is not None
+
+
+class _Places:
+    """The folders in which the images of a table may lie. They are searched once, and only where that is needed.
+
+    In the folder above, and those in it, only whole names of files are looked for: a number names an image of any
+    other table there.
+    """
+
+    def __init__(self, folders: Sequence[Path], above: Path) -> None:
+        self._folders, self._above = folders, above
+        self._index: ImageIndex | None = None
+
+    def found(self, cells: Sequence[str | int]) -> int:
+        """How many of these cells name an image in one folder."""
+        return self._best(cells)[1]
+
+    def root_of(self, cells: Sequence[str | int]) -> Path:
+        """The folder that most of the cells are relative to, the first one where none is."""
+        paths = [Path(cell.removeprefix("file://")) for cell in cells if isinstance(cell, str)]
+        if paths and all(path.is_absolute() for path in paths):
+            return Path(os.path.commonpath([path.parent for path in paths])).resolve()
+        root, count = self._best(cells)
+        return root if count else self._folders[0]
+
+    def _best(self, cells: Sequence[str | int]) -> tuple[Path, int]:
+        first = self._folders[0]
+        if (beside := _count_files(first, cells)) == len(cells):
+            return first, beside
+        if self._index is None or not self._index.best_root(cells)[1]:
+            self._index = index_near(self._folders, cells)
+        best = max((first, beside), self._index.best_root(cells), key=lambda found: found[1])
+        if best[1] or not all(isinstance(cell, str) and _ends_as_image(cell) for cell in cells):
+            return best
+        counts = ((folder, _count_files(folder, cells)) for folder in (self._above, *_folders(self._above)))
+        return max(counts, key=lambda found: found[1])
+
+
+def _count_files(folder: Path, cells: Sequence[str | int]) -> int:
+    """How many cells name a file in a folder."""
+    return sum(any(_is_file(folder / name) for name in possible_names(cell)) for cell in cells)
+
+
+def _folders(folder: Path) -> list[Path]:
+    """The folders in a folder; none where it may not be read."""
+    try:
+        return sorted(path for path in folder.iterdir() if path.name[:1] != "." and path.is_dir())
+    except OSError:
+        return []
+
+
+def _is_unknown_type(value: Any) -> bool:
+    try:
+        read_answer_type({"answer_type": value}, DataSource(source="."))
+    except RowError:
+        return True
+    return False
+
+
+def _names_of(column: str | Sequence[str]) -> Sequence[str]:
+    return [column] if isinstance(column, str) else column
+
+
+def _numbered_columns(first: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str | Sequence[str]:
+    """A column of images, or all of its name with other numbers, as image_1 to image_7 for the images of a row."""
+    same = [name for name in names if _letters(name) == _letters(first)]
+    cells = {name: [row[name] for row in rows if row.get(name) not in (None, "")] for name in same}
+    numbered = sorted(
+        (name for name in same if all(map(_holds_image, cells[name]))),
+        key=lambda name: int("".join(filter(str.isdecimal, name)) or 0),
+    )
+    return numbered if len(numbered) > 1 and first in numbered else first
+
+
 def left_out(table: SourceTable, guessed: GuessedSource) -> list[str]:
     """Lines about what the guess does not show the teacher: columns with more images, and earlier turns."""
     rows = [row.values for row in islice(sources.rows(table), _LOOKED_AT) if isinstance(row, SourceRow)]
-    rest = [name for name in guessed.names if name not in guessed.columns.values()]
-    held = [name for name in rest if rows and sum(_holds_image(row.get(name)) for row in rows) >= _HALF * len(rows)]
+    half = max(1.0, _HALF * len(rows))
+    root = guessed.images_root
+    held = [name for name in guessed.rest if sum(_leads_to_image(row.get(name), root) for row in rows) >= half]
     named = ", ".join(map(repr, held))
-    lines = [f"not read: other images, in {named}; a list in one column gives a question several"] if held else []
-    turns = [_turns(row) for row in rows] if guessed.format in ("llava", "finevision") else []
-    if several := sum(count > 1 for count in turns):
+    lines = [f"not read: other images, in {named}; give --column image=NAME for each column"] if held else []
+    asked = [_questions(row) for row in rows] if guessed.format in ("llava", "finevision") else []
+    if several := sum(count > 1 for count in asked):
         lines.append(
             f"turns: {several} of the first {len(rows)} rows ask several questions; each is asked alone, and "
             "earlier_turns = true under [data.questions] and [data.test] shows it with the turns before it"
@@ -111,14 +220,22 @@ def left_out(table: SourceTable, guessed: GuessedSource) -> list[str]:
     return lines
 
 
-def _turns(row: Mapping[str, Any]) -> int:
-    """How many questions a row asks; 0 for a row that cannot be read."""
+def _leads_to_image(cell: Any, root: Path) -> bool:
+    return _holds_bytes(cell) or any(_is_file(root / path) for path in _paths(cell))
+
+
+def _turns(row: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The turns of a row; none of a row that cannot be read."""
     column = "texts" if "texts" in row else next((name for name in TURNS if name in row), "")
     try:
-        turns = read_turns(row.get(column), column)
+        return read_turns(row.get(column), column)
     except RowError:
-        return 0
-    return len(turns) if column == "texts" else sum(speaker_of(turn) in ASKING for turn in turns)
+        return ()
+
+
+def _questions(row: Mapping[str, Any]) -> int:
+    """How many questions a row asks in its turns; 0 for a row that cannot be read."""
+    return sum("texts" in row or speaker_of(turn) in ASKING for turn in _turns(row))
 
 
 def cells_for_names(table: SourceTable) -> list[str]:
@@ -128,7 +245,9 @@ def cells_for_names(table: SourceTable) -> list[str]:
     usual = set(map(_letters, " ".join(_NAMES.values()).split()))
     if any(_letters(name) in usual for name in names):
         return []
-    return [name for name in names if _paths(name) or _asks(name) or any(row.get(name) == name for row in rows)]
+    return [
+        name for name in names if _ends_as_image(name) or _asks(name) or any(row.get(name) == name for row in rows)
+    ]
 
 
 def _letters(name: str) -> str:
@@ -158,27 +277,65 @@ def _holds_choices(cell: Any, answer: Any, strict: bool) -> bool:
 
 
 def _column(
-    role: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]], given: Mapping[str, str]
+    role: str,
+    names: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+    given: Mapping[str, str | Sequence[str]],
+    places: _Places,
 ) -> str | None:
     """The column of a role: by its name, the usual names first, then by what it holds."""
-    free = [name for name in names if name not in given.values()]
+    used = {name for column in given.values() for name in _names_of(column)}
+    free = [name for name in names if name not in used]
     plain = {_letters(name): name for name in reversed(free)}
     usual_names = map(_letters, _NAMES[role].split())
     usual = [plain[name] for name in usual_names if name in plain]
-    if usual and role == "image":  # of `image` and `images` one may be all but empty
-        return max(usual, key=lambda name: sum(_holds_image(row.get(name)) for row in rows))
-    if usual:
-        return usual[0]
-    holds = {"image": _holds_image, "question": _asks}.get(role)
-    if holds is None:
-        return None
-    shares = {name: sum(holds(row.get(name)) for row in rows) for name in free}
+    if role == "image":
+        return _image_column(usual, free, rows, places)
+    if role == "answer":
+        choices = [cell for row in rows if (cell := choices_of(row)) is not None]
+        naming = [name for name in usual if choices and all(_names_choice(row, name) for row in rows)]
+        return next(iter([*naming, *usual]), None)
+    return usual[0] if usual else _by_content(_asks, free, rows)
+
+
+def _by_content(holds: Callable[[Any], bool], names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str | None:
+    shares = {name: sum(holds(row.get(name)) for row in rows) for name in names}
     best = max(shares, key=shares.__getitem__, default="")
     return best if best and shares[best] > _HALF * len(rows) else None
 
 
+def _image_column(
+    usual: Sequence[str], free: Sequence[str], rows: Sequence[Mapping[str, Any]], places: _Places
+) -> str | None:
+    """The column whose cells lead to images: a usual one, or one that names files in the folders nearby."""
+
+    def found(name: str) -> tuple[int, int]:
+        """Rows whose image is there; and values: an id of images has more than a number of their kind."""
+        cells = [row.get(name) for row in rows]
+        named = [names[0] for cell in cells if (names := _named(cell))]
+        return sum(map(_holds_bytes, cells)) + places.found(named), len(set(named))
+
+    for candidates in (usual, [name for name in free if name not in usual]):
+        counts = {name: found(name) for name in candidates}
+        best = max(counts, key=counts.__getitem__, default="")
+        if best and counts[best][0] > _HALF * len(rows):
+            return best
+    if usual:  # of `image` and `images` one may be all but empty
+        return max(usual, key=lambda name: sum(_holds_image(row.get(name)) for row in rows))
+    return _by_content(_holds_image, free, rows)
+
+
+def _names_choice(row: Mapping[str, Any], column: str) -> bool:
+    cell, answer = choices_of(row), row.get(column)
+    return cell is None or answer is None or _holds_choices(cell, answer, strict=True)
+
+
 def _holds_image(cell: Any) -> bool:
-    return bool(_paths(cell)) or any(map(_is_bytes, cell if isinstance(cell, list) else [cell]))
+    return bool(_paths(cell)) or _holds_bytes(cell)
+
+
+def _holds_bytes(cell: Any) -> bool:
+    return any(map(_is_bytes, cell if isinstance(cell, list) else [cell]))
 
 
 def _asks(cell: Any) -> bool:
@@ -186,13 +343,31 @@ def _asks(cell: Any) -> bool:
 
 
 def _is_bytes(cell: Any) -> bool:
+    if isinstance(cell, str):
+        return is_base64(cell)
     return isinstance(cell, bytes) or (isinstance(cell, dict) and not cell.keys().isdisjoint(("bytes", "offset")))
 
 
+def _named(cell: Any) -> list[str | int]:
+    """The texts and numbers of a cell that may name an image file."""
+    items = parse_json_list(cell) if isinstance(cell, str) and cell.lstrip().startswith("[") else cell
+    items = map(whole_number, items if isinstance(items, list) else [items])
+    return [item for item in items if _may_name(item)]
+
+
+def _may_name(item: Any) -> bool:
+    if isinstance(item, str):
+        return 0 < len(item) <= _LONGEST_NAME and "\n" not in item and not item.startswith(("http://", "https://"))
+    return isinstance(item, int) and not isinstance(item, bool)
+
+
 def _paths(cell: Any) -> list[str]:
-    items = cell if isinstance(cell, list) else [cell]
-    texts = [item.replace("\\", "/") for item in items if isinstance(item, str)]
-    return [text for text in texts if Path(text).suffix.lower() in image_suffixes()]
+    texts = [item.replace("\\", "/") for item in _named(cell) if isinstance(item, str)]
+    return list(filter(_ends_as_image, texts))
+
+
+def _ends_as_image(text: str) -> bool:
+    return Path(text).suffix.lower() in image_suffixes()
 
 
 def _leads_out(root: Path, path: str) -> bool:
@@ -209,27 +384,3 @@ def _is_file(path: Path) -> bool:
         return path.is_file()
     except OSError:
         return False
-
-
-def _images_root(root: Path, paths: Sequence[str]) -> Path:
-    """The folder that most of the paths are relative to: that of the table, or one in it, above it or beside it.
-
-    A folder without read permission counts as empty.
-    """
-    absolute = [path for path in paths if Path(path).is_absolute()]
-    if absolute and len(absolute) == len(paths):
-        return Path(os.path.commonpath([str(Path(path).parent) for path in absolute])).resolve()
-
-    def count(folder: Path) -> int:
-        return sum(_is_file(folder / path) for path in paths)
-
-    near = max((root, *_folders(root), root.parent), key=count)
-    return near if count(near) else max((near, *_folders(root.parent)), key=count)
-
-
-def _folders(folder: Path) -> list[Path]:
-    """The folders in a folder; none where it may not be read."""
-    try:
-        return sorted(path for path in folder.iterdir() if path.name[:1] != "." and path.is_dir())
-    except OSError:
-        return []

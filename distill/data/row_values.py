@@ -20,6 +20,7 @@ from distill.recipe.sections.data import ANSWER_TYPE_NAMES, DataSource
 PLACEHOLDER = "<image>"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _POSITION = re.compile(r"-?\d{1,9}")
+_LETTER = re.compile(r"\(?([A-Z])[).:]?")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,8 +52,9 @@ class ParsedRow:
 
 
 def image_names(source: DataSource, *more_names: str) -> tuple[str, ...]:
+    """The columns of which one holds the images, the first choice first."""
     if "image" in source.columns.model_fields_set:
-        return (source.columns.image,)
+        return (source.columns.image,) if isinstance(source.columns.image, str) else source.columns.image
     return ("image", "images", "file_name", *more_names)
 
 
@@ -70,12 +72,25 @@ def read_images(
 ) -> tuple[ImageCell, ...]:
     if source.columns.image == "":
         return ()
-    column, value = pick_column(values, image_names(source, *other_columns))
+    names = image_names(source, *other_columns)
+    if isinstance(source.columns.image, str):
+        return _cells(*pick_column(values, names), required=required)
+    held = [name for name in names if values.get(name) not in _EMPTY]
+    if required and not held:
+        raise RowError("empty_image_cell", f"columns {', '.join(map(repr, names))} hold no image")
+    return tuple(cell for name in held for cell in _cells(name, values[name], required=required))
+
+
+_EMPTY = (None, "", b"")
+
+
+def _cells(column: str, value: Any, *, required: bool) -> tuple[ImageCell, ...]:
+    """The images that one cell of a table holds."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         value = parse_json_list(value)
     items = value if isinstance(value, list) else [value]
     cells = tuple(ImageCell(column=column, index=index, value=item) for index, item in enumerate(items))
-    if any(cell.value in (None, "", b"") for cell in cells):
+    if any(cell.value in _EMPTY for cell in cells):
         if required or len(cells) > 1:
             raise RowError("empty_image_cell", f"column {column!r} holds no image")
         return ()
@@ -190,6 +205,8 @@ def read_turns(value: Any, column: str) -> list[Mapping[str, Any]]:
     return value
 
 
+_LETTERED = re.compile(r"\(([A-Za-z])\)\s*(.*?)(?=\([A-Za-z]\)|$)", re.DOTALL)
+"""Choices in one text: (a) red (b) green."""
 _CHOICE_COLUMN = re.compile(r"(?:option|choice)[ _.-]?(?P<label>[a-z]|\d{1,2})|(?P<letter>[a-z])", re.IGNORECASE)
 
 
@@ -219,6 +236,8 @@ class Choices:
         """
         value = _parsed(cell)
         labels: Sequence[Any] = ()
+        if isinstance(value, str) and value.startswith("(") and len(parts := _LETTERED.findall(value)) > 1:
+            value = {f"({letter})": text.strip() for letter, text in parts}
         if isinstance(value, Mapping):
             labels, value = _labelled(value)
         if not isinstance(value, list) or not 1 <= len(value) <= len(LETTERS) or len(labels) not in (0, len(value)):
@@ -254,7 +273,8 @@ class Choices:
             return int(answer)
         if answer in self.texts:
             return self.texts.index(answer)
-        return LETTERS.index(answer) if len(answer) == 1 and answer in LETTERS else answer or None
+        letter = _LETTER.fullmatch(answer)
+        return LETTERS.index(letter[1]) if letter else answer or None
 
 
 def _parsed(cell: Any) -> Any:

@@ -9,7 +9,7 @@ import csv
 import os
 import re
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ import orjson
 import pyarrow as pa
 
 from distill.artifacts.layout import RECIPE
+from distill.data.images.base64_images import located
 from distill.data.images.image_suffixes import image_suffixes
 from distill.data.images.lfs_pointers import explain_pointers
 from distill.data.images.stored_images import images_folder
 from distill.data.tables import stored_tables
 from distill.data.tables.hub_datasets import dataset_files, is_hub_name
 from distill.data.tables.stored_tables import StoredFile
-from distill.data.tables.table_kinds import KINDS, SHARDS, stem_of, suffix_of
+from distill.data.tables.table_kinds import KINDS, SHARDS, suffix_of
 from distill.data.tables.table_rows import READERS, jsonl
 from distill.data.tables.tar_shards import tar_rows
 from distill.errors import DataError
@@ -34,6 +35,14 @@ from distill.recipe.messages import did_you_mean
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import DataSource
 from distill.types import BadRow
+
+
+class NoSplitError(DataError):
+    """A source has no rows of the wanted split; `splits` are those that it has."""
+
+    def __init__(self, message: str, splits: Sequence[str]) -> None:
+        super().__init__(message)
+        self.splits = splits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +120,9 @@ def locate(recipe: Recipe, name: str) -> SourceTable:
         try:
             table = _directory(path, source, where)
         except DataError as error:
-            raise DataError(str(error).replace(str(path), source.source) if stored else str(error)) from None
+            if not stored:
+                raise
+            raise DataError(str(error).replace(str(path), source.source)) from None
     elif is_hub_name(source):
         files = tuple(dataset_files(source, path, where, _nearest_path(path)))
         table = SourceTable(label=source.source, kind="arrow", files=files, root=files[0].parent, hub=source.source)
@@ -205,7 +216,7 @@ def _directory(path: Path, source: DataSource, where: str) -> SourceTable:
     if (base / "dataset_dict.json").is_file():
         splits = _described(base / "dataset_dict.json", where, lambda described: list(described["splits"]))
         if source.split not in splits:
-            raise DataError(f"{where}: {base} has no split {source.split!r} (splits: {', '.join(splits)})")
+            raise NoSplitError(f"{where}: {base} has no split {source.split!r} (splits: {', '.join(splits)})", splits)
         base = base / source.split
     if (base / "state.json").is_file():
         names = _described(
@@ -228,7 +239,7 @@ def _directory(path: Path, source: DataSource, where: str) -> SourceTable:
     tables = [file for file in beside if KINDS.get(suffix_of(file), SHARDS) != SHARDS]
     if not tables and (shards := _shards(base, SHARDS, source, where)):
         return SourceTable(label=str(base), kind=SHARDS, files=shards, root=base)
-    split_tables = [file for file in tables if stem_of(file) == source.split] or tables
+    split_tables = [file for file in tables if split_of(file, base) == source.split] or tables
     if len(split_tables) == 1:
         return SourceTable(
             label=str(split_tables[0]), kind=_kind(split_tables[0], where), files=(split_tables[0],), root=base
@@ -278,20 +289,21 @@ def _is_of_run(file: Path, base: Path) -> bool:
 
 def _of_split(base: Path, files: list[Path], source: DataSource, where: str) -> list[Path]:
     """The files of the wanted split, by the names of the hub: `train-00`, `charts-train`, or a folder `train`."""
-    splits = {file: _split_of(file, base) for file in files}
+    splits = {file: split_of(file, base) for file in files}
     split_names = sorted({split for split in splits.values() if split})
     if not split_names:
         return files
     chosen = [file for file in files if splits[file] == source.split]
     if not chosen:
-        raise DataError(f"{where}: no files of split {source.split!r}; found: {', '.join(split_names)}")
+        found = ", ".join(split_names)
+        raise NoSplitError(f"{where}: no files of split {source.split!r}; found: {found}", split_names)
     return chosen
 
 
 _SPLIT = r"(train|training|validation|valid|val|dev|test|testmini)(?=$|[-_.\d])"
 
 
-def _split_of(file: Path, base: Path) -> str | None:
+def split_of(file: Path, base: Path) -> str | None:
     """The split that the name of a file, or of the nearest folder, says."""
     folders = file.relative_to(base).parent.parts[::-1] or (base.name,)
     named = re.search(rf"(?<![^-_.]){_SPLIT}", file.stem)
@@ -319,7 +331,7 @@ def _files_of_other_splits(table: SourceTable, folder: Path) -> list[Path]:
     return [
         file
         for file in files
-        if file not in table.files and KINDS.get(suffix_of(file)) == table.kind and _split_of(file, folder)
+        if file not in table.files and KINDS.get(suffix_of(file)) == table.kind and split_of(file, folder)
     ]
 
 
@@ -358,4 +370,4 @@ def _items(table: SourceTable, file: Path, begin: int) -> Iterator[Any]:
     if table.kind == SHARDS:
         return tar_rows(file, table.name_below_root(file))
     items: Iterator[Any] = jsonl(file, begin) if begin else READERS[table.kind](file)
-    return items
+    return located(items, file, table.name_of(file), begin) if table.kind in ("jsonl", "json", "csv") else items

@@ -183,7 +183,7 @@ def _places(root: Path, folder: Path) -> Iterator[tuple[str, str, str]]:
     yield "nul in the path", "good.png\0.jpg", unreadable
     yield "very long name", "x" * 300, unreadable
     yield "very long path", "x/" * 5000, "quarantined unsupported_image_cell"
-    yield "base64 for a path", "iVBORw0KGgoAAAANSUhEUg" * 40, "quarantined unsupported_image_cell"
+    yield "base64 of no image", "iVBORw0KGgoAAAANSUhEUg" * 40, "quarantined unreadable_image"
     yield "upwards", "../outside.png", outside
     yield "upwards from a folder", "Bilder/../../outside.png", outside
     yield "absolute and outside", str(folder / "outside.png"), outside
@@ -213,7 +213,7 @@ def _nested(depth: int) -> dict[str, Any]:
 _CELLS: Mapping[str, tuple[dict[str, Any], str]] = {
     "image is null": ({"image": None}, "quarantined empty_image_cell"),
     "image is empty": ({"image": ""}, "quarantined empty_image_cell"),
-    "image is a number": ({"image": 7}, "quarantined unsupported_image_cell"),
+    "image is a number": ({"image": 7}, "quarantined missing_image"),
     "image is true": ({"image": True}, "quarantined unsupported_image_cell"),
     "image is an empty object": ({"image": {}}, "quarantined unsupported_image_cell"),
     "image is text called bytes": ({"image": {"bytes": "iVBORw0KGgo="}}, "quarantined unsupported_image_cell"),

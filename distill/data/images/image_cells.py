@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distill.data.bounded_reads import bounded
+from distill.data.images import base64_images
 from distill.errors import ImageError
 
 MAX_BYTES = 1 << 28
@@ -26,8 +27,10 @@ CACHE_BYTES = 1 << 28
 
 
 def cell_bytes(cell: Any) -> bytes:
-    """The bytes held by one image cell of a table: raw bytes, or a struct with `bytes`. Raises ImageError."""
+    """The bytes held by one image cell of a table: raw bytes, base64, or a struct with `bytes`. Raises ImageError."""
     data = cell.get("bytes") if isinstance(cell, dict) else cell
+    if isinstance(data, str) and base64_images.is_base64(data):
+        data = base64_images.decoded(data)
     if isinstance(data, bytearray | memoryview):
         data = bytes(data)
     if not isinstance(data, bytes):
@@ -39,6 +42,11 @@ def cell_bytes(cell: Any) -> bytes:
 
 BYTE_RANGE = "byte range"
 """The column of a reference to a range of a file, such as a member of a tar: `index` bytes from byte `row` on."""
+
+BASE64_RANGE = "base64 range"
+"""As BYTE_RANGE, for a range that holds the image in base64."""
+
+RANGES = (BYTE_RANGE, BASE64_RANGE)
 
 
 def byte_range(cell: Any) -> tuple[int, int]:
@@ -85,15 +93,20 @@ def read_cell(path: str, column: str, row: int, index: int) -> bytes:
 
 
 def _cell(path: str, column: str, row: int, index: int) -> Any:
-    if column == BYTE_RANGE:
+    if column in RANGES:
         with Path(path).open("rb") as file:
             file.seek(row)
-            return file.read(index)
+            return range_bytes(column, file.read(index))
     modified_ns = Path(path).stat().st_mtime_ns
     if path.lower().endswith(".arrow"):
         return _arrow_column(path, modified_ns, column)[row].as_py()
     group, offset = _row_group(path, modified_ns, row)
     return _parquet_column((path, modified_ns, column, group))[offset].as_py()
+
+
+def range_bytes(column: str, data: bytes) -> bytes:
+    """The image that a range of a file holds. Raises ImageError."""
+    return base64_images.decoded(data) if column == BASE64_RANGE else data
 
 
 def _parquet_column(key: _Group) -> Any:

@@ -36,7 +36,7 @@ from PIL import (
 from distill.data.bounded_reads import bounded
 from distill.data.images import stored_images
 from distill.data.images.bit_depth import eight_bits
-from distill.data.images.image_cells import BYTE_RANGE, MAX_BYTES, read_cell
+from distill.data.images.image_cells import MAX_BYTES, RANGES, range_bytes, read_cell
 from distill.data.images.image_metadata import without_metadata
 from distill.data.tables import stored_tables
 from distill.errors import DataError, ImageError
@@ -186,8 +186,8 @@ def _read_stored(ref: ImageRef) -> bytes:
         return data
     if not ref.column:
         data = get_object(ref.path)
-    elif ref.column == BYTE_RANGE:
-        data = get_object(ref.path, ref.row, ref.index)
+    elif ref.column in RANGES:
+        data = range_bytes(ref.column, get_object(ref.path, ref.row, ref.index))
     else:
         try:
             table = stored_tables.fetch_address(ref.path)

@@ -1,15 +1,13 @@
 """Where a row's path to an image leads: nowhere outside the folder of the images, unless the recipe allows it."""
 
-import re
 import unicodedata
 from pathlib import Path
 
+from distill.data.images.base64_images import is_base64
 from distill.errors import ImageError
 
 _PATH_CHARACTERS = 4096
 """Longest path; a longer cell holds something else."""
-_BASE64 = re.compile(r"(?:/9j/|iVBORw0KGgo|R0lGOD|UklGR)[A-Za-z0-9+/=\s]{40}")
-"""How a JPEG, PNG, GIF or WebP file begins in base64."""
 
 
 def path_within(root: Path, name: str, *, allow_outside: bool) -> Path:
@@ -18,10 +16,11 @@ def path_within(root: Path, name: str, *, allow_outside: bool) -> Path:
     Raises ImageError unsupported_image_cell for what is no path, and path_outside_root when it leaves `root` and
     `allow_outside` is false. Links of a snapshot in the hub's cache may lead to the blobs of its repository.
     """
-    if name.startswith("data:") or _BASE64.match(name):
+    if name.startswith("data:") or is_base64(name):
         raise ImageError(
             "unsupported_image_cell",
-            f"{name:.40}... ({len(name):,} characters) is an image in base64; write the images into files or Parquet",
+            f"{name:.40}... ({len(name):,} characters) is an image in the text; base64 is read from Parquet and from "
+            "unpacked files in UTF-8: unpack the file, or write the images into files",
         )
     if name.startswith(("http://", "https://")):
         raise ImageError("unsupported_image_cell", f"{name:.60}: images must be files; download them first")

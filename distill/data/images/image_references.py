@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from distill.data.images import image_cells, image_files, stored_images
+from distill.data.images.base64_images import Base64Image, is_base64
 from distill.data.images.checked_images import checked_digest
-from distill.data.images.image_cells import BYTE_RANGE
+from distill.data.images.image_cells import BASE64_RANGE, BYTE_RANGE
+from distill.data.images.image_names import possible_names
 from distill.data.images.image_paths import path_exists, path_within, similar_name
-from distill.data.row_values import ImageCell
+from distill.data.row_values import ImageCell, whole_number
 from distill.data.sources import SourceRow, SourceTable
 from distill.errors import ImageError
 from distill.local_paths import is_store_address
@@ -37,14 +39,19 @@ class ImageReferences:
         """A reference to one image that has been decoded once. Raises ImageError."""
         value = cell.value
         part = (0, 0)
+        if isinstance(value, dict) and isinstance(value.get("bytes"), Base64Image):
+            value = value["bytes"]
         if isinstance(value, dict) and not value.get("bytes") and isinstance(value.get("path"), str):
             part = image_cells.byte_range(value)
             value = value["path"]
+        value = whole_number(value)
         decode = self._decode(row.number)
-        if isinstance(value, str | tuple):
-            names = value if isinstance(value, tuple) else (value,)
-            # A table written on Windows has \ in its paths; here that is a letter like any other.
-            names += tuple(name.replace("\\", "/") for name in names if "\\" in name)
+        if isinstance(value, Base64Image):
+            ref = ImageRef(sha256="", path=value.path, column=BASE64_RANGE, row=value.offset, index=value.length)
+            return self._range(ref, decode=decode)
+        in_table = isinstance(value, str) and bool(row.table) and is_base64(value)
+        if isinstance(value, str | int | tuple) and not isinstance(value, bool) and not in_table:
+            names = value if isinstance(value, tuple) else possible_names(value)
             return self._file(names, part, decode=decode)
         if not row.table:
             raise ImageError("unsupported_image_cell", f"column {cell.column!r}: a path is needed, not {value!r:.60}")
@@ -95,6 +102,12 @@ class ImageReferences:
         if similar := similar_name(path):
             raise ImageError("missing_image", f"{path}: no such file; {similar}")
         ref = _unread(str(path), part)
+        return self._read(ref) if decode else _seen(ref)
+
+    def _range(self, ref: ImageRef, *, decode: bool) -> ImageRef:
+        """The reference to a range of a file of the source itself."""
+        if is_store_address(ref.path):
+            return self._stored(ref, decode=decode)
         return self._read(ref) if decode else _seen(ref)
 
     def _look_up_stored(self, names: tuple[str, ...], part: tuple[int, int], *, decode: bool) -> ImageRef:

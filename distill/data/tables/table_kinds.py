@@ -29,11 +29,6 @@ def suffix_of(path: Path) -> str:
     return "".join(suffixes[-2:] if suffixes and suffixes[-1] in _CODECS else suffixes[-1:])
 
 
-def stem_of(path: Path) -> str:
-    """The name of a file without its ending."""
-    return path.name[: len(path.name) - len(suffix_of(path))]
-
-
 def open_lines(path: Path) -> BinaryIO:
     """The bytes of a table of lines, decompressed. Reading a cut or damaged one raises OSError."""
     codec = _CODECS.get(path.suffix.lower())

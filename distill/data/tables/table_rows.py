@@ -74,9 +74,10 @@ def _json(file: Path) -> Iterator[Mapping[str, Any] | str]:
         raise DataError(f"{file}: {repeated_text(value.key)}")
     if isinstance(value, dict):
         lists = [key for key, item in value.items() if isinstance(item, list)]
+        lists = [key for key in lists if any(isinstance(item, dict) for item in value[key])] or lists
         if len(lists) > 1:
             raise DataError(f"{file}: holds several lists ({', '.join(lists)}); write the rows as JSON lines")
-        value = value[lists[0]] if lists else [value]
+        value = value[lists[0]] if lists else _keyed_rows(value)
     if not isinstance(value, list):
         raise DataError(f"{file}: a JSON array of objects is needed, not {type(value).__name__}")
     for item in value:
@@ -84,6 +85,13 @@ def _json(file: Path) -> Iterator[Mapping[str, Any] | str]:
             yield repeated_text(key)
         else:
             yield item if isinstance(item, dict) else f"a JSON object is needed, not {type(item).__name__}"
+
+
+def _keyed_rows(value: Mapping[str, Any]) -> list[Any]:
+    """The rows of an object that has each under its key; any other object is one row."""
+    if len(value) < 2 or not all(isinstance(row, dict) for row in value.values()):
+        return [value]
+    return [{"key" if "id" in row else "id": key, **row} for key, row in value.items()]
 
 
 def _csv(file: Path) -> Iterator[Mapping[str, Any] | str]:

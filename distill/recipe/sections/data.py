@@ -37,7 +37,11 @@ FormatEntry = Annotated[
 class Columns(Section):
     """Names of the columns of a source; if a column does not exist, its default value is used."""
 
-    image: str = source_key("image", "Column with the image, or a list of images: paths, bytes, or ranges of files.")
+    image: str | tuple[str, ...] = source_key(
+        "image",
+        "Column with the image, or a list of images: paths, bytes, base64, or ranges of files. Several columns: the "
+        "images of a row in this order, without empty cells.",
+    )
     question: str = source_key("question", "Column with the question.")
     answer: str = source_key("answer", "Column with the gold answer, or a list of accepted answers.")
     answer_type: str = source_key("answer_type", "Column with the type of the answer.")

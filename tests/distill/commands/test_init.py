@@ -10,7 +10,7 @@ from init_data import close_folder, distill, photos, read, write_csv
 
 from distill.artifacts.journal import read_jsonl
 from distill.checks.recipe_checks import check_recipe
-from distill.commands import init
+from distill.commands import init_sources
 from distill.planning import first_models
 from distill.recipe.loading import load
 from distill.recipe.recipe_text import edit_recipe_text
@@ -43,7 +43,7 @@ def test_a_folder_of_images_alone_becomes_a_recipe_that_teachers_are_asked_with_
     assert text.startswith("#:schema ./recipe.schema.json\n")
     assert orjson.loads((recipe.path.parent / "recipe.schema.json").read_bytes())["properties"]["teachers"]
     asked = read(recipe.path)
-    assert {sample.question for sample in asked} == set(init.QUESTIONS)
+    assert {sample.question for sample in asked} == set(init_sources.QUESTIONS)
     assert len({sample.images for sample in asked}) == 18
     # Without right answers nothing can be evaluated: these sections wait as comments.
     assert "test" not in recipe.data and "# [data.test]" in text and "# [eval]" in text

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from distill import cli
 from distill.artifacts.journal import read_jsonl
-from distill.commands import init
+from distill.commands import init, init_sources
 from distill.data.images import image_files
 from distill.recipe.loading import load
 
@@ -187,7 +187,7 @@ def test_images_in_a_folder_beside_that_of_the_table_are_found(tmp_path: Path) -
 def test_a_column_that_cannot_be_guessed_is_asked_for_on_a_terminal(tmp_path: Path) -> None:
     names = photos(tmp_path / "images")
     write_csv(tmp_path / "all.csv", [["image", "words"], *([name, f"say {name}"] for name in names)])
-    settings = init.FirstSettings(
+    settings = init_sources.FirstSettings(
         columns={}, questions=(), most_images=None, test=0.1, seed=0, teacher=None, student=None, gpu="L4",
         memory_gib=None, force=False, ask=lambda role, columns: columns[1],
     )  # fmt: skip
@@ -316,11 +316,26 @@ def test_of_two_usual_columns_for_images_the_one_that_holds_them_is_taken(tmp_pa
     assert f"image = '{filled}'" in done.output and "left out" not in done.output and "not read" not in done.output
 
 
-def test_columns_with_more_images_are_named_because_the_teacher_does_not_see_them(tmp_path: Path) -> None:
-    names = photos(tmp_path / "data")
-    rows = [[name, other, "Which is larger?", "4"] for name, other in zip(names, reversed(names), strict=True)]
-    write_csv(tmp_path / "data" / "rows.csv", [["image_1", "image_2", "question", "answer"], *rows])
-    assert "not read: other images, in 'image_2'" in distill("data", "--out", "new").output
+def two_columns(folder: Path, first: str, second: str) -> None:
+    names = photos(folder)
+    pairs = zip(names, reversed(names), strict=True)
+    rows = [[name, other, f"Which is larger? {at}", "4"] for at, (name, other) in enumerate(pairs)]
+    write_csv(folder / "rows.csv", [[first, second, "question", "answer"], *rows])
+
+
+def test_columns_of_images_that_differ_by_their_number_are_all_shown(tmp_path: Path) -> None:
+    two_columns(tmp_path / "data", "image_1", "image_2")
+    assert "image = ['image_1', 'image_2']" in distill("data", "--out", "new", "--test", "0.5").output
+    assert {len(sample.images) for sample in read(tmp_path / "new" / "recipe.toml")} == {2}
+
+
+def test_other_columns_with_images_are_named_and_can_be_given(tmp_path: Path) -> None:
+    two_columns(tmp_path / "data", "image", "photo")
+    assert "not read: other images, in 'photo'" in distill("data", "--out", "new").output
+    both = ("--column", "image=image", "--column", "image=photo")
+    done = distill("data", "--out", "both", "--test", "0.5", *both)
+    assert "not read" not in done.output, done.output
+    assert {len(sample.images) for sample in read(tmp_path / "both" / "recipe.toml")} == {2}
 
 
 @pytest.mark.parametrize("columns", ["A B C", "option_a option_b option_c", "choice1 choice2 choice3"])

@@ -95,7 +95,7 @@ def test_a_finished_filter_names_a_file_of_generate_that_is_gone(run: Path) -> N
     journal = min(run.glob("generate/structured/part-*.jsonl"))
     journal.unlink()
     text = filter_stage(chosen, run)
-    assert f"warning: generate/structured/{journal.name}: it is missing; `distill repair {run}` says" in text
+    assert f"warning: generate/structured/{journal.name}: it is missing; `distill repair {run}` shows" in text
 
 
 def test_what_it_would_do_is_said_and_not_done(run: Path) -> None:

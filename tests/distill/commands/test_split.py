@@ -361,7 +361,7 @@ def test_the_printed_section_keeps_what_the_recipe_says_of_rows_and_can_be_read_
         (["recipe.toml", "--format", "llava"], "--format: .*recipe.toml is a recipe"),
         (["recipe.toml", "--column", "image=a", "--images-root", "."], "--images-root, --column: "),
         (["all.jsonl", "--data", "test"], "--data test: .*all.jsonl is a table"),
-        (["all.jsonl", "--column", "image=a", "--column", "image=b"], "--column image: it is given twice"),
+        (["all.jsonl", "--column", "answer=a", "--column", "answer=b"], "--column answer: it is given twice"),
     ],
 )
 def test_an_option_that_would_have_no_effect_is_refused(tmp_path: Path, arguments: list[str], problem: str) -> None:

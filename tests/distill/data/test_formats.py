@@ -22,7 +22,7 @@ import distill
 from distill.data import reader
 from distill.data.gold_answers import read_votes
 from distill.data.images import image_files
-from distill.errors import DistillError, RecipeError
+from distill.errors import DataError, DistillError, RecipeError
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow, Sample
 
@@ -351,3 +351,35 @@ def test_what_a_row_keeps_under_the_name_of_votes_is_none(folder: Path, votes: A
     assert isinstance(sample, Sample) and read_votes(sample.meta) == []
     asked = read_one(folder, row | {"answer": ["a"] * 10})
     assert isinstance(asked, Sample) and read_votes(asked.meta) == ["a"] * 10
+
+
+def test_images_in_several_columns_come_in_their_order_without_empty_cells(folder: Path) -> None:
+    columns = {"image_1": "1.png", "image_2": "", "image_10": "0.png"}
+    rows = [{"question": "Which?", "answer": "1", **columns}, {"question": "None?", **dict.fromkeys(columns, "")}]
+    named = 'image = ["image_1", "image_2", "image_10"]'
+    found, empty = read_rows(folder, rows, columns=named)
+    assert isinstance(found, Sample)
+    assert [Path(ref.path).name for ref in found.images] == ["1.png", "0.png"]
+    assert isinstance(empty, BadRow) and empty.reason == "empty_image_cell"
+    with pytest.raises(DataError, match=r"no column 'image_3' for the image.*image_10"):
+        read_rows(folder, rows, columns='image = ["image_1", "image_3"]')
+
+
+@pytest.mark.parametrize(
+    ("cell", "gold"),
+    [
+        ("<answer> 5 </answer>", "5"),
+        ("<think>2 + 3</think><answer>5</answer>", "5"),
+        ("<SUMMARY> I look. </SUMMARY>\n<CONCLUSION> C </CONCLUSION>", "C"),
+        ("5 < 6 </b>", "5 < 6 </b>"),
+    ],
+)
+def test_the_gold_answer_within_a_solution_is_read(folder: Path, cell: str, gold: str) -> None:
+    found = read_rows(folder, [{"image": "0.png", "question": "How many?", "answer": cell}])[0]
+    assert isinstance(found, Sample) and found.answers == (gold,)
+
+
+def test_the_gold_answer_beside_a_chat_without_a_reply_is_read(folder: Path) -> None:
+    row = {"image": "0.png", "conversations": [{"from": "human", "value": "<image>How many?"}], "answer": "5"}
+    found = read_rows(folder, [row], format="llava")[0]
+    assert isinstance(found, Sample) and found.answers == ("5",)
