@@ -119,6 +119,12 @@ def test_blind_labelling_hides_what_the_judge_says(run: Path) -> None:
         await until(tab, LOADED)
         await press(tab, "b")
         texts = [await tab.evaluate("document.getElementById('columns').innerText")]
+        await press(tab, "c")  # its verdict was open before
+        await until(tab, "document.getElementById('agreement').textContent.includes('0 blind')")
+        first = await tab.evaluate(CHOSEN)
+        await press(tab, "j")
+        drawn = f"document.querySelector('#trace').textContent.includes({CHOSEN})"
+        await until(tab, f"{CHOSEN} !== {first!r} && {drawn}")
         await press(tab, "c")
         await until(tab, "document.getElementById('agreement').textContent.includes('1 blind')")
         texts.append(await tab.evaluate("document.getElementById('trace').innerText"))

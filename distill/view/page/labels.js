@@ -1,13 +1,14 @@
 "use strict";
 // Labels of traces, and what they say of the judge.
 const AGREEMENT_MS = 500, unsaved = [];  // ids of traces whose label the server did not take
+const verdictsSeen = new Set();  // ids of traces that were open with their verdict: a label of one is never blind
 let saving = Promise.resolve(), waitingLabels = 0, agreeing = null, compared = 0;
 
 // The next trace is shown at once. A label is shown when the server has it; a trace whose label it does not take comes back.
 function setLabel(label, on) {
   if (!shown || state.labelling_off) return;
   const labelled = shown, note = byId("note") ? byId("note").value : "";
-  const values = { trace: labelled.id, label, note, blind: blind() && !labelled.label };
+  const values = { trace: labelled.id, label, note, blind: blind() && !verdictsSeen.has(labelled.id) };
   const save = () => saveLabel(values).finally(() => { waitingLabels -= 1; });
   labelled.pending = label;
   waitingLabels += 1;

@@ -158,6 +158,7 @@ function siblings() {
 
 function drawTrace() {
   const open = !blind() || shown.label, active = document.activeElement, name = byId("trace").contains(active) && byId("trace").dataset.id === shown.id && active.name;
+  if (open) verdictsSeen.add(shown.id);
   drawn = JSON.stringify([shown, blind()]);
   byId("trace").dataset.id = shown.id;
   const rules = shown.rules.map((one) => [one.rule, make("b", { class: one.drops ? "bad whole" : "good whole" }, one.drops ? "drops it" : "passed"),
