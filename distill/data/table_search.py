@@ -4,9 +4,9 @@ Tables lie in folders of their own (`annotations/train.json`), in files for each
 split (`train/train_human.json`, `train/train_augmented.json`). Other JSON and CSV files there hold no questions.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ SUFFIXES = frozenset({".json", ".jsonl", ".csv", ".tsv"})
 _MOST_FILES = 20
 """Files of one suffix in one folder; more of them are notes about one image each."""
 _LOOKED_AT = 20
+_QUESTION_ID = re.compile(r"q(uestion|a)?_?(id|idx|index)", re.IGNORECASE)
 
 
 def find(folder: Path) -> str | None:
@@ -30,10 +31,7 @@ def find(folder: Path) -> str | None:
 
     Raises DataError where several tables are left.
     """
-    files = guessed_columns.files_below(folder, SUFFIXES)
-    beside = Counter((file.parent, file.suffix.lower()) for file in files)
-    few = [file for file in files if beside[file.parent, file.suffix.lower()] <= _MOST_FILES]
-    columns = {file: found for file in few if (found := _columns(file))}
+    columns = {file: found for file in _tables(folder) if (found := _columns(file))}
     splits = {file: sources.split_of(file, folder) for file in columns}
     wanted = next((name for name in SPLITS if name in splits.values()), None)
     tables = [file for file in columns if splits[file] == wanted]
@@ -49,29 +47,38 @@ def find(folder: Path) -> str | None:
 def write_joined(questions: Path, folder: Path, out: Path) -> str | None:
     """Write the rows of a table of questions with their answers from another table below a folder, as in VQA.
 
-    The tables share a column, such as `question_id`, and a split. Returns what was joined, in words; None where the
-    table has answers of its own, or none fits.
+    The tables share a split and the ids of questions; a plain `id` may be of something else. Returns what was joined,
+    in words; None where the table has answers of its own, or none fits.
     """
-    rows = list(_rows(questions, None))
+    rows, unreadable = _rows(questions)
     if not rows or guessed_columns.answers(rows[:_LOOKED_AT]):
         return None
     split = sources.split_of(questions, folder)
-    for file in guessed_columns.files_below(folder, SUFFIXES):
+    for file in _tables(folder):
         if file == questions or sources.split_of(file, folder) != split:
             continue
-        if not guessed_columns.answers(list(_rows(file, _LOOKED_AT))):
+        if not guessed_columns.answers(_rows(file, _LOOKED_AT)[0]):
             continue
-        others = list(_rows(file, None))
+        others = _rows(file)[0]
         if key := _shared_key(rows, others):
             answers = {row[key]: row for row in others}
             write_jsonl(out, ({**answers.get(row[key], {}), **row} for row in rows))
-            return f"answers: of {file}, by the column {key!r}"
+            missing = sum(row[key] not in answers for row in rows)
+            lacks = f"; {missing:,} rows have none" if missing else ""
+            lacks += f"; left out: {unreadable:,} rows that cannot be read" if unreadable else ""
+            return f"answers: of {file}, by the column {key!r}{lacks}"
     return None
 
 
+def _tables(folder: Path) -> list[Path]:
+    files = guessed_columns.files_below(folder, SUFFIXES)
+    beside = Counter((file.parent, file.suffix.lower()) for file in files)
+    return [file for file in files if beside[file.parent, file.suffix.lower()] <= _MOST_FILES]
+
+
 def _shared_key(rows: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> str:
-    """A column of ids that two tables share, different in all rows of each; empty without one."""
-    for name in (name for name in rows[0] if name.lower().endswith("id")):
+    """A column of ids of questions that two tables share, different in all rows of each; empty without one."""
+    for name in filter(_QUESTION_ID.fullmatch, rows[0]):
         ids, other_ids = ([row.get(name) for row in table] for table in (rows, others))
         if all(isinstance(each, str | int) for each in (*ids, *other_ids)):
             distinct, others_distinct = set(ids), set(other_ids)
@@ -81,14 +88,18 @@ def _shared_key(rows: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str,
     return ""
 
 
-def _rows(file: Path, most: int | None) -> Iterator[Mapping[str, Any]]:
-    """The readable rows of a file, or the first ones; none of a file that is no table."""
+def _rows(file: Path, most: int | None = None) -> tuple[list[Mapping[str, Any]], int]:
+    """The rows of a file, or of its first ones, and the number of rows that cannot be read."""
     table = SourceTable(label=str(file), kind=KINDS[suffix_of(file)], files=(file,), root=file.parent)
-    with suppress(DataError):
-        yield from (row.values for row in islice(sources.rows(table), most) if isinstance(row, SourceRow))
+    try:
+        rows = list(islice(sources.rows(table), most))
+    except DataError:
+        return [], 0
+    readable = [row.values for row in rows if isinstance(row, SourceRow)]
+    return readable, len(rows) - len(readable)
 
 
 def _columns(file: Path) -> frozenset[str]:
     """The columns of a table that asks questions; nothing for any other file."""
-    rows = list(_rows(file, _LOOKED_AT))
+    rows, _ = _rows(file, _LOOKED_AT)
     return frozenset(name for row in rows for name in row) if guessed_columns.asks(rows) else frozenset()

@@ -184,3 +184,21 @@ def test_answers_of_another_file_are_joined_by_the_id_of_the_question(tmp_path: 
     for sample in read(Path("new/recipe.toml")):
         number = int(sample.question.split()[-1].rstrip("?"))
         assert sample.answers == (f"cup {number}",) and sample.images[0].path.endswith(f"{number // 2}.jpg")
+
+
+def test_answers_are_not_joined_by_an_id_that_may_be_of_something_else(tmp_path: Path) -> None:
+    names = images(tmp_path / "data" / "images", [f"{number}.jpg" for number in range(8)])
+    asked = [{"id": at, "image": name, "question": f"What is {at}?"} for at, name in enumerate(names)]
+    write_json(tmp_path / "data" / "questions_train.json", asked)
+    write_json(tmp_path / "data" / "captions_train.json", [{"id": at, "label": "a dog"} for at in range(8)])
+    assert "answers: of" not in made("data")
+    assert {sample.answers for sample in read(Path("new/recipe.toml"))} == {()}
+
+
+def test_a_damaged_line_in_a_table_below_costs_that_row_alone(tmp_path: Path) -> None:
+    names = images(tmp_path / "data" / "images", [f"{number}.jpg" for number in range(8)])
+    lines = [json.dumps({"image": name, "question": "What?", "answer": "cup"}) for name in names]
+    (tmp_path / "data" / "annotations").mkdir()
+    (tmp_path / "data" / "annotations" / "rows.jsonl").write_text("\n".join(["{", *lines]))
+    assert "left out: 1 rows that cannot be used" in made("data")
+    assert names_of_images() == set(names)
