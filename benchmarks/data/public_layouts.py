@@ -18,25 +18,12 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Final
 
-from layouts import (
-    chart_questions,
-    chat_files,
-    choice_questions,
-    conversations,
-    document_questions,
-    exams,
-    math_questions,
-    medical_questions,
-    other_packages,
-    photo_questions,
-    reward_questions,
-    science_questions,
-    short_tests,
-    text_questions,
-)
+import layouts
 from layouts.package import PublicLayout, Row
 from layouts.scenes import Digest, pixel_digest
 from typer.testing import CliRunner
@@ -47,22 +34,7 @@ from distill.data.images import image_files
 from distill.recipe.loading import load
 from distill.types import BadRow, Sample
 
-MODULES: Final = (
-    chart_questions,
-    chat_files,
-    choice_questions,
-    conversations,
-    document_questions,
-    exams,
-    math_questions,
-    medical_questions,
-    other_packages,
-    photo_questions,
-    reward_questions,
-    science_questions,
-    short_tests,
-    text_questions,
-)
+MODULES: Final = [import_module(f"layouts.{module.name}") for module in iter_modules(layouts.__path__)]
 LAYOUTS: Final = {
     layout.name: layout for module in MODULES for layout in vars(module).values() if isinstance(layout, PublicLayout)
 }
