@@ -184,7 +184,10 @@ def split(
     form: Annotated[str | None, typer.Option("--format", help="As in [data.NAME], for a table.")] = None,
     images_root: Annotated[str | None, typer.Option(metavar="DIR", help="As in [data.NAME], for a table.")] = None,
     column: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=COLUMN", help="As in [data.NAME.columns], e.g. image=picture.")
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=COLUMN", help="As in [data.NAME.columns], e.g. image=picture; image= may be repeated."
+        ),
     ] = None,
 ) -> None:
     """Split questions into training and test rows that share no image.
@@ -219,7 +222,10 @@ def init(
         float | None, typer.Option(min=1, metavar="GIB", help="Choose models for a GPU with this much memory.")
     ] = None,
     column: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=COLUMN", help="As in [data.NAME.columns], e.g. image=picture.")
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=COLUMN", help="As in [data.NAME.columns], e.g. image=picture; image= may be repeated."
+        ),
     ] = None,
     question: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="Ask this about every image of a folder; repeatable.")
