@@ -76,7 +76,7 @@ def test_an_override_without_a_name_for_a_part_of_its_key_is_refused(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("distilled", "the recipe as it stands"), ("mine_equal_seconds", "another arm in equal time")]
+    ("name", "said"), [("distilled", "the unchanged recipe"), ("mine_equal_seconds", "another arm in equal time")]
 )
 def test_an_own_arm_takes_no_name_that_means_another_arm(tmp_path: Path, name: str, said: str) -> None:
     (line,) = refused(tmp_path, f"[ablate.own.{name}.set]\nseed = 3\n")

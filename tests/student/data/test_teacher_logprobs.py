@@ -114,7 +114,7 @@ def test_a_teacher_with_other_tokens_is_refused_by_its_stored_ids(tmp_path: Path
     names = [str(line["id"]) for line in (*right, *wrong)]
     ours = [response(RATIONALE, "4")] * len(names)
     with pytest.raises(
-        ModelError, match=r"teacher 'stranger' has other tokens .* 5 of 5 traces .*take \[stages.distill\]"
+        ModelError, match=r"teacher 'stranger' has another tokenizer .* 5 of 5 traces .*remove \[stages.distill\]"
     ):
         collect(generate, list(map(TraceRow, names, ours)), top_k=K, decode=decode, folder=tmp_path / "table")
     found, _ = collect(

@@ -27,7 +27,7 @@ def test_workers_that_fit_all_work_and_nothing_is_said(monkeypatch: pytest.Monke
 def test_a_container_with_little_shared_memory_gets_fewer_workers_or_none(monkeypatch: pytest.MonkeyPatch):
     fewer, said = affordable(4, 64e6, monkeypatch)
     assert fewer == 1
-    assert "1 in place of 4 worker processes" in said[0] and "--shm-size" in said[0]
+    assert "1 instead of 4 worker processes" in said[0] and "--shm-size" in said[0]
     none, said = affordable(4, 30e6, monkeypatch)
     assert none == 0
     assert "30 MB free, and a step takes 10.0 MB: the trainer itself makes the steps" in said[0]
