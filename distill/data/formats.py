@@ -127,7 +127,7 @@ def check_columns(columns: Iterable[str], source: DataSource, where: str) -> Non
 
 def _needed(source: DataSource, present: set[str]) -> list[tuple[str, tuple[str, ...]]]:
     """Roles with the columns of which one must be there; a role with several columns of its own occurs for each."""
-    mapped = {role: name for role in source.columns.model_fields_set if (name := getattr(source.columns, role))}
+    mapped = {role: names for role in source.columns.model_fields_set if (names := source.columns.names(role))}
     match source.format:
         case "plain" | "returned":
             needed = {"question": (source.columns.question,), "image": image_names(source)}
@@ -151,8 +151,7 @@ def _needed(source: DataSource, present: set[str]) -> list[tuple[str, tuple[str,
     if source.columns.image == "":
         needed.pop("image", None)
     by_default = [(role, names) for role, names in needed.items() if role not in mapped]
-    stated = [(role, [name] if isinstance(name, str) else name) for role, name in mapped.items()]
-    return by_default + [(role, (name,)) for role, names in stated for name in names]
+    return by_default + [(role, (name,)) for role, names in mapped.items() for name in names]
 
 
 def _question(

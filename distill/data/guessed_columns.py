@@ -18,7 +18,7 @@ from distill.data.gold_answers import RowError
 from distill.data.images import image_paths
 from distill.data.images.base64_images import is_base64
 from distill.data.images.image_names import ImageIndex, index_near, possible_names
-from distill.data.images.image_suffixes import image_suffixes
+from distill.data.images.image_suffixes import has_image_suffix
 from distill.data.row_values import Choices, parse_json_list, read_answer_type, read_turns, whole_number
 from distill.data.sources import SourceRow, SourceTable
 from distill.data.tables.table_kinds import KINDS, suffix_of
@@ -119,16 +119,10 @@ def guess(table: SourceTable, given: Mapping[str, str | Sequence[str]], folder: 
     )
 
 
-def asks(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the rows of a table hold questions, in a column or in turns of a conversation."""
+def has_role(role: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the rows of a table hold questions or answers, in a column or in turns of a conversation."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return any(map(_turns, rows)) or _column("question", names, rows, {}, _Places([], Path())) is not None
-
-
-def answers(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a table has a column of right answers."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return any(map(_turns, rows)) or _column("answer", names, rows, {}, _Places([], Path())) is not None
+    return any(map(_turns, rows)) or _column(role, names, rows, {}, _Places([], Path())) is not None
 
 
 class _Places:
@@ -161,7 +155,7 @@ class _Places:
         if self._index is None or not self._index.best_root(cells)[1]:
             self._index = index_near(self._folders, cells)
         best = max((first, beside), self._index.best_root(cells), key=lambda found: found[1])
-        if best[1] or not all(isinstance(cell, str) and _ends_as_image(cell) for cell in cells):
+        if best[1] or not all(isinstance(cell, str) and has_image_suffix(cell) for cell in cells):
             return best
         counts = ((folder, _count_files(folder, cells)) for folder in (self._above, *_folders(self._above)))
         return max(counts, key=lambda found: found[1])
@@ -246,7 +240,7 @@ def cells_for_names(table: SourceTable) -> list[str]:
     if any(_letters(name) in usual for name in names):
         return []
     return [
-        name for name in names if _ends_as_image(name) or _asks(name) or any(row.get(name) == name for row in rows)
+        name for name in names if has_image_suffix(name) or _asks(name) or any(row.get(name) == name for row in rows)
     ]
 
 
@@ -363,11 +357,7 @@ def _may_name(item: Any) -> bool:
 
 def _paths(cell: Any) -> list[str]:
     texts = [item.replace("\\", "/") for item in _named(cell) if isinstance(item, str)]
-    return list(filter(_ends_as_image, texts))
-
-
-def _ends_as_image(text: str) -> bool:
-    return Path(text).suffix.lower() in image_suffixes()
+    return list(filter(has_image_suffix, texts))
 
 
 def _leads_out(root: Path, path: str) -> bool:

@@ -54,7 +54,7 @@ class ParsedRow:
 def image_names(source: DataSource, *more_names: str) -> tuple[str, ...]:
     """The columns of which one holds the images, the first choice first."""
     if "image" in source.columns.model_fields_set:
-        return (source.columns.image,) if isinstance(source.columns.image, str) else source.columns.image
+        return source.columns.names("image")
     return ("image", "images", "file_name", *more_names)
 
 

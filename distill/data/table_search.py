@@ -51,16 +51,14 @@ def write_joined(questions: Path, folder: Path, out: Path) -> str | None:
     in words; None where the table has answers of its own, or none fits.
     """
     rows, unreadable = _rows(questions)
-    if not rows or guessed_columns.answers(rows[:_LOOKED_AT]):
+    if not rows or guessed_columns.has_role("answer", rows[:_LOOKED_AT]):
         return None
     split = sources.split_of(questions, folder)
     for file in _tables(folder):
         if file == questions or sources.split_of(file, folder) != split:
             continue
-        if not guessed_columns.answers(_rows(file, _LOOKED_AT)[0]):
-            continue
         others = _rows(file)[0]
-        if key := _shared_key(rows, others):
+        if guessed_columns.has_role("answer", others[:_LOOKED_AT]) and (key := _shared_key(rows, others)):
             answers = {row[key]: row for row in others}
             write_jsonl(out, ({**answers.get(row[key], {}), **row} for row in rows))
             missing = sum(row[key] not in answers for row in rows)
@@ -102,4 +100,6 @@ def _rows(file: Path, most: int | None = None) -> tuple[list[Mapping[str, Any]],
 def _columns(file: Path) -> frozenset[str]:
     """The columns of a table that asks questions; nothing for any other file."""
     rows, _ = _rows(file, _LOOKED_AT)
-    return frozenset(name for row in rows for name in row) if guessed_columns.asks(rows) else frozenset()
+    return (
+        frozenset(name for row in rows for name in row) if guessed_columns.has_role("question", rows) else frozenset()
+    )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from distill.data.images.image_suffixes import image_suffixes
+from distill.data.images.image_suffixes import has_image_suffix
 
 _USUAL_SUFFIXES = (".jpg", ".png", ".jpeg", ".webp")
 _COCO_DIGITS = 12
@@ -17,7 +17,7 @@ _MOST_FILES = 500_000
 def possible_names(cell: str | int) -> tuple[str, ...]:
     """The files that a cell may mean, the likeliest first."""
     text = str(cell).removeprefix("file://")
-    has_suffix = posixpath.splitext(text)[1].lower() in image_suffixes()
+    has_suffix = has_image_suffix(text)
     if has_suffix and "\\" not in text:  # nearly every cell
         return (text,)
     # A table written on Windows has \ in its paths; here that is a letter like any other.
@@ -48,7 +48,7 @@ class ImageIndex:
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             below = os.path.relpath(base, folder).replace(os.sep, "/")
             for name in names:
-                if Path(name).suffix.lower() in image_suffixes() or "." not in name:
+                if has_image_suffix(name) or "." not in name:
                     self._paths.setdefault(name, []).append(name if below == "." else f"{below}/{name}")
                     count += 1
             if count > _MOST_FILES:

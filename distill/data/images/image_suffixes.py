@@ -1,6 +1,7 @@
 """Suffixes of image files, in lower case: of the formats that are read, and of some that are not."""
 
 from functools import cache
+from posixpath import splitext
 
 from PIL import Image
 
@@ -11,6 +12,11 @@ from distill.data.images import image_files
 def image_suffixes() -> frozenset[str]:
     """Suffixes of the image formats that are read."""
     return frozenset(suffix for suffix, name in Image.registered_extensions().items() if name in image_files.FORMATS)
+
+
+def has_image_suffix(name: str) -> bool:
+    """Whether a file of this name is an image of a format that is read."""
+    return splitext(name)[1].lower() in image_suffixes()
 
 
 OTHER_IMAGES = frozenset(

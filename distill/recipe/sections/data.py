@@ -48,6 +48,11 @@ class Columns(Section):
     domain: str = source_key("domain", "Column with the domain.")
     difficulty: str = source_key("difficulty", "Column with the difficulty.")
 
+    def names(self, role: str) -> tuple[str, ...]:
+        """The columns of a role; none where the recipe says that there is none."""
+        column: str | tuple[str, ...] = getattr(self, role)
+        return tuple(filter(None, [column])) if isinstance(column, str) else column
+
 
 class DataSource(Section):
     """A named source of samples."""

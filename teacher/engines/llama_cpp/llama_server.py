@@ -21,7 +21,7 @@ from distill.errors import RecipeError, TeacherError
 from distill.machine import event_loop
 from distill.recipe.sections.managed_server import Server
 from distill.types import ImageRef, Sample
-from teacher.engines.http.export_calls import ask_export
+from teacher.engines.export_calls import ask_export
 from teacher.engines.processes.guarded_process import GuardedProcess
 from teacher.engines.processes.ports import reserve_port
 from teacher.engines.processes.server_process import ServerProcess

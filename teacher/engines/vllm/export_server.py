@@ -26,7 +26,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.managed_server import Server
 from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
-from teacher.engines.http.export_calls import ask_export
+from teacher.engines.export_calls import ask_export
 from teacher.engines.http.server_info import server_version
 from teacher.engines.vllm.vllm_options import interpreter, is_script, last_object, render, run_script
 from teacher.engines.vllm.vllm_server import Servers
