@@ -146,6 +146,10 @@ def _units_in_symbols(text: str) -> str:
 
 _UNIT_WORDS: Final = (
     (re.compile(r"\bkelvins?\b", re.IGNORECASE), "K"),
+    # A d before hours is days; an m after hours or before seconds is minutes, not metres: 1d 4h, 2h 35m, 5m 20s.
+    (re.compile(r"\b(\d+) ?d,? ?(?=\d{1,2} ?h)"), r"\1 days "),
+    (re.compile(r"(?<=\d)( ?h(?:ou)?(?:rs?)?),? ?([0-5]?\d) ?m(?:ins?)?(?![^\W\d])"), r"\1 \2 min"),
+    (re.compile(r"\b([0-5]?\d)(?:m| ?min) ?([0-5]?\d) ?s\b"), r"\1 min \2 s"),
     (re.compile(r"\s?\b(?:square units?|sq\.? units?|units squared|units\^2)\b", re.IGNORECASE), ""),
     (
         re.compile(

@@ -43,6 +43,10 @@ from distill.answers.verdicts import judge
         ("three and a half", "3.5", [], None),
         ("1 hour 30 minutes", "1.5", [], None),
         ("5 ft 6 in", "5.5", [], None),
+        ("1h 30m", "1.5", [], None),
+        ("1d12h", "1.5", [], None),
+        ("5m 30s", "5.5", [], None),
+        ("3m 20cm", "3.2", [], None),
     ],
 )
 def test_a_number_keeps_every_reading_of_its_notation(

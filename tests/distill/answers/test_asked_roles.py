@@ -139,8 +139,8 @@ def test_other_numbers_and_another_place_are_no_evidence_for_the_gold_answer(
 
 
 def test_a_number_of_another_form_than_the_gold_text_leaves_it_open() -> None:
-    assert judge("155 minutes", "2h 35m", question="How long does the flight take?").verdict == "undecided"
-    assert judge("2h 45m", "2h 35m", question="How long does the flight take?").verdict == "wrong"
+    assert judge("17 days", "2w 3d", question="How long does the trip take?").verdict == "undecided"
+    assert judge("2w 4d", "2w 3d", question="How long does the trip take?").verdict == "wrong"
 
 
 @pytest.mark.parametrize("said", ["It runs Android", "It runs on Android.", "It's running Android"])
