@@ -17,6 +17,7 @@ Takes some 60 minutes for all on one CPU core.
 
 import argparse
 import json
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -30,7 +31,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
-from broken_cases import blind_1, blind_2, blind_3, blind_4, blind_5, blind_6, first
+from broken_cases import blind_1, blind_2, blind_3, blind_4, blind_5, blind_6, blind_7, first
 from broken_cases.case import TEACHERS, TINY, Case, Row, table_rows
 from broken_cases.first import QUESTIONS
 from questions import rationale
@@ -54,6 +55,7 @@ SETS: Final = {
     "blind-4": blind_4.CASES,
     "blind-5": blind_5.CASES,
     "blind-6": blind_6.CASES,
+    "blind-7": blind_7.CASES,
 }
 TEST, READINGS, SAMPLES = 60, 90, 2
 
@@ -171,11 +173,20 @@ def read_names(folder: Path) -> tuple[set[str], set[str]]:
     return names, faults
 
 
+def told(folder: Path) -> list[str]:
+    """What a run prints of faults and open questions, and its warnings about the dataset."""
+    health = folder / "filter" / "health.json"
+    warnings = orjson.loads(health.read_bytes())["warnings"] if health.is_file() else []
+    return [finding["text"] for finding in read_findings(folder) if finding["kind"] != "good"] + warnings
+
+
 def score(case: Case, folder: Path, error: str) -> bool:
     """Whether the cause is named; for a healthy run whether no fault is found."""
     names, faults = read_names(folder)
-    if not case.names and not case.refused:
+    if not case.names and not case.refused and not case.words:
         return not faults and not error
+    if any(re.search(pattern, text, re.IGNORECASE) for pattern in case.words for text in told(folder)):
+        return True
     return bool(names & set(case.names)) or bool(error and case.refused and case.refused in error)
 
 
@@ -202,8 +213,8 @@ def main() -> None:
             named = score(case, folder / name, error)
             kind = "healthy" if name.startswith("healthy") else "broken"
             counted.setdefault(f"{group}, {kind}", []).append(named)
-            told = " | ".join(each["text"] for each in read_findings(folder / name)) or error[:200]
-            print(f"{'yes' if named else 'NO ':3} {name}: {told}", flush=True)
+            texts = " | ".join(each["text"] for each in read_findings(folder / name)) or error[:200]
+            print(f"{'yes' if named else 'NO ':3} {name}: {texts}", flush=True)
     for kind, results in counted.items():
         print(f"{kind}: {sum(results)} of {len(results)}")
 

@@ -39,6 +39,10 @@ class Case:
     """The diagnosis is right if it has one of these findings, or the dataset one of these warnings."""
     cause: str = ""
     """What a helpful person would say; of runs that were written without knowledge of the diagnosis."""
+    source: str = ""
+    """The public thread where somebody reports it."""
+    words: tuple[str, ...] = ()
+    """Patterns of a finding or a warning that names the cause, written before the first run; in place of `names`."""
     refused: str = ""
     """Words of the expected error, for a run that a verb refuses."""
     set: Mapping[str, Any] = field(default_factory=dict)
