@@ -93,6 +93,8 @@ def find_table(
             f"{local}: this folder has no image and no table of questions; images end in "
             f"{', '.join(sorted(image_suffixes()))}"
         )
+    if not settings.questions:
+        _refuse_unread(local, files)
     names = [str(path.relative_to(local)) for path in files]
     usable = [name for name in names if not _SURROGATES.search(name)]
     if len(usable) < len(names):
@@ -109,12 +111,22 @@ def find_table(
     file.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
     whose = "each gets these questions" if settings.questions else "the folder has no questions, so each gets these"
     lines.append(f"{local}: {len(taken):,} images; {whose}:")
-    if tables := [] if settings.questions else guessed_columns.files_below(local, table_search.SUFFIXES):
-        lines.append(f"not read: {len(tables):,} tables without questions, such as {tables[0].relative_to(local)}")
     lines += [f"  {text}" for text in asked]
     if not settings.questions:
         lines.append("  (--question TEXT sets yours; a CSV or JSONL file with image, question and answer is better)")
     return {"source": str(file)}, local.resolve()
+
+
+def _refuse_unread(folder: Path, images: Sequence[Path]) -> None:
+    """Raise DataError where files below a folder of images may hold their questions, and none was found in them."""
+    named = {image.with_suffix("").name for image in images}
+    texts = [file for file in guessed_columns.files_below(folder, {".txt"}) if file.stem in named]
+    if unread := guessed_columns.files_below(folder, table_search.SUFFIXES) + texts:
+        raise DataError(
+            f"{folder}: {len(unread):,} files such as {unread[0].relative_to(folder)} may be about the images, and no"
+            " column of questions was found in them. Give a table as SOURCE with --column question=NAME, or"
+            " --question TEXT to ask about the images alone"
+        )
 
 
 def packed_hint(given: Path) -> str:

@@ -22,7 +22,7 @@ from distill.data.images.image_suffixes import has_image_suffix
 from distill.data.row_values import Choices, parse_json_list, read_answer_type, read_turns, whole_number
 from distill.data.sources import SourceRow, SourceTable
 from distill.data.tables.table_kinds import KINDS, suffix_of
-from distill.errors import ImageError
+from distill.errors import DataError, ImageError
 from distill.recipe.sections.data import DataSource
 
 ROLES = ("image", "question", "answer")
@@ -40,6 +40,7 @@ _NAMES = {
 _LOOKED_AT = 200
 _LONGEST_NAME = 512
 _HALF = 0.5
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +94,11 @@ def unread_tables(table: SourceTable, folder: Path) -> list[str]:
 def guess(table: SourceTable, given: Mapping[str, str | Sequence[str]], folder: Path | None = None) -> GuessedSource:
     """The guess for a table; the columns of `given` are not guessed. Images are looked for in `folder`, too.
 
-    Raises DataError for an unreadable table.
+    Raises DataError for an unreadable table, and where several folders have images of the same names.
     """
     rows = [row.values for row in islice(sources.rows(table), _LOOKED_AT) if isinstance(row, SourceRow)]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    places = _Places([table.root, *([folder] if folder else [])], table.root.parent)
+    places = _Places([table.root, folder] if folder else [table.root], above=None if folder else table.root.parent)
     found = {role: given[role] if role in given else _column(role, names, rows, given, places) for role in ROLES}
     columns = {role: name for role, name in found.items() if name is not None}
     if "image" in columns and "image" not in given:
@@ -122,43 +123,52 @@ def guess(table: SourceTable, given: Mapping[str, str | Sequence[str]], folder: 
 def has_role(role: str, rows: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the rows of a table hold questions or answers, in a column or in turns of a conversation."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return any(map(_turns, rows)) or _column(role, names, rows, {}, _Places([], Path())) is not None
+    return any(map(_turns, rows)) or _column(role, names, rows, {}, _Places([])) is not None
 
 
 class _Places:
     """The folders in which the images of a table may lie. They are searched once, and only where that is needed.
 
-    In the folder above, and those in it, only whole names of files are looked for: a number names an image of any
-    other table there.
+    In the folder above a single file, and those in it, all cells must be whole names of files: a number, or some of
+    the names, may be images of any other table there.
     """
 
-    def __init__(self, folders: Sequence[Path], above: Path) -> None:
+    def __init__(self, folders: Sequence[Path], above: Path | None = None) -> None:
         self._folders, self._above = folders, above
         self._index: ImageIndex | None = None
 
     def found(self, cells: Sequence[str | int]) -> int:
-        """How many of these cells name an image in one folder."""
-        return self._best(cells)[1]
+        """How many of these cells name an image in one folder; none where several folders have as many."""
+        roots, count = self._best(cells)
+        return count if len(roots) == 1 else 0
 
     def root_of(self, cells: Sequence[str | int]) -> Path:
-        """The folder that most of the cells are relative to, the first one where none is."""
+        """The folder that most of the cells are relative to, the first one where none is. Raises DataError."""
         paths = [Path(cell.removeprefix("file://")) for cell in cells if isinstance(cell, str)]
         if paths and all(path.is_absolute() for path in paths):
             return Path(os.path.commonpath([path.parent for path in paths])).resolve()
-        root, count = self._best(cells)
-        return root if count else self._folders[0]
+        roots, count = self._best(cells)
+        if count and len(roots) > 1:
+            raise DataError(
+                f"{self._folders[-1]}: several folders have images of the same names as {cells[0]!r} "
+                f"({', '.join(map(str, roots[:_SHOWN]))}); write the folder into the cells of the table, or move the "
+                "other folders away"
+            )
+        return roots[0] if count else self._folders[0]
 
-    def _best(self, cells: Sequence[str | int]) -> tuple[Path, int]:
+    def _best(self, cells: Sequence[str | int]) -> tuple[list[Path], int]:
+        """The folders from which most cells name an image, and how many do. The table's own folder is alone."""
         first = self._folders[0]
         if (beside := _count_files(first, cells)) == len(cells):
-            return first, beside
-        if self._index is None or not self._index.best_root(cells)[1]:
+            return [first], beside
+        if self._index is None or not self._index.best_roots(cells)[1]:
             self._index = index_near(self._folders, cells)
-        best = max((first, beside), self._index.best_root(cells), key=lambda found: found[1])
-        if best[1] or not all(isinstance(cell, str) and has_image_suffix(cell) for cell in cells):
+        best = max(([first], beside), self._index.best_roots(cells), key=lambda found: found[1])
+        if best[1] or not self._above or not all(isinstance(cell, str) and has_image_suffix(cell) for cell in cells):
             return best
-        counts = ((folder, _count_files(folder, cells)) for folder in (self._above, *_folders(self._above)))
-        return max(counts, key=lambda found: found[1])
+        folders = (self._above, *_folders(self._above))
+        whole = [folder for folder in folders if _count_files(folder, cells) == len(cells)]
+        return (whole, len(cells)) if whole else best
 
 
 def _count_files(folder: Path, cells: Sequence[str | int]) -> int:
@@ -257,9 +267,10 @@ def _format(names: Sequence[str], rows: Sequence[Mapping[str, Any]], answer: str
     if "query" in names and ("imgname" in names or "label" in names):
         return "chartqa"
     asked = [(cell, row.get(answer)) for row in rows if (cell := choices_of(row)) is not None]
-    # A column named A or 1 may be anything, so the answers must name choices.
+    # A column named A or 1 may be anything, so all answers must name choices. Of named choices none may be lost.
     strict = not set(CHOICES).intersection(names)
-    return "scienceqa" if asked and all(_holds_choices(cell, answer, strict) for cell, answer in asked) else "plain"
+    held = [_holds_choices(cell, answer, strict) for cell, answer in asked]
+    return "scienceqa" if asked and (all if strict else any)(held) else "plain"
 
 
 def _holds_choices(cell: Any, answer: Any, strict: bool) -> bool:

@@ -63,17 +63,17 @@ class ImageIndex:
                 return found
         return []
 
-    def best_root(self, cells: Iterable[str | int]) -> tuple[Path, int]:
-        """The folder from which most of the cells name a file, and their number."""
+    def best_roots(self, cells: Iterable[str | int]) -> tuple[list[Path], int]:
+        """The folders from which most of the cells name a file, and the number of these cells."""
         counts = Counter(root for cell in cells for root in self.roots(cell))
-        root, count = min(counts.items(), key=lambda item: (-item[1], len(item[0]), item[0]), default=("", 0))
-        return self.folder / root, count
+        most = max(counts.values(), default=0)
+        return [self.folder / root for root in sorted(counts) if counts[root] == most], most
 
 
 def index_near(folders: Sequence[Path], cells: Sequence[str | int]) -> ImageIndex:
     """The index of the first folder that holds files for the cells; of the last one when none does."""
     for folder in folders:
         index = ImageIndex(folder)
-        if index.best_root(cells)[1]:
+        if index.best_roots(cells)[1]:
             break
     return index

@@ -40,6 +40,12 @@ def made(*arguments: str) -> str:
     return done.output
 
 
+def refused(*arguments: str) -> str:
+    done = distill(*arguments, "--out", "new")
+    assert done.exit_code == 2, done.output
+    return done.output
+
+
 def names_of_images() -> set[str]:
     recipe = Path("new/recipe.toml")
     samples = [sample for name in load(recipe).data for sample in read(recipe, name)]
@@ -124,8 +130,7 @@ def test_a_number_names_no_image_of_another_table_beside(tmp_path: Path) -> None
     images(tmp_path / "other", [f"{number}.jpg" for number in range(8)])
     (tmp_path / "data").mkdir()
     write_csv(tmp_path / "data" / "rows.csv", [["id", "question"], *([str(at), "What?"] for at in range(8))])
-    done = distill("data", "--out", "new")
-    assert done.exit_code == 2 and "which column holds the image?" in done.output
+    assert "which column holds the image?" in refused("data")
 
 
 def test_answer_types_of_another_kind_are_left_out(tmp_path: Path) -> None:
@@ -151,15 +156,70 @@ def test_an_archive_beside_a_table_is_named_where_images_are_missing(tmp_path: P
     (tmp_path / "data").mkdir()
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "data" / "rows.parquet")
     (tmp_path / "data" / "images.zip").write_bytes(b"")
-    done = distill("data", "--out", "new")
-    assert done.exit_code == 2 and "images.zip may hold the images: unpack it" in done.output
+    assert "images.zip may hold the images: unpack it" in refused("data")
 
 
-def test_tables_without_questions_are_named_where_the_images_alone_are_used(tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", ["splits/train.json", "images/0.txt"])
+def test_images_with_files_that_may_be_about_them_get_no_questions_of_our_own(tmp_path: Path, file: str) -> None:
     names = images(tmp_path / "data" / "images", [f"{number}.jpg" for number in range(8)])
     rows = [{"image": name, "caption": "The cat is above the dog."} for name in names]
-    write_json(tmp_path / "data" / "splits" / "train.json", rows)
-    assert "not read: 1 tables without questions, such as splits/train.json" in made("data")
+    write_json(tmp_path / "data" / file, rows)
+    assert f"1 files such as {file} may be about the images" in refused("data")
+    (tmp_path / "data" / file).rename(tmp_path / "data" / "images" / "README.txt")
+    made("data")
+
+
+@pytest.mark.parametrize("name", ["{}.jpg", "image.png"])
+def test_images_of_the_same_names_in_several_folders_are_refused(tmp_path: Path, name: str) -> None:
+    names = [name.format(number) for number in range(8)]
+    images(tmp_path / "data", [f"{folder}/{name}" for name in names for folder in ("a", "b")])
+    rows = [{"image": name, "question": f"What is {at}?", "answer": "red"} for at, name in enumerate(names)]
+    write_json(tmp_path / "data" / "rows" / "train.json", rows)
+    assert "several folders have images of the same names" in refused("data")
+
+
+@pytest.mark.parametrize("within", ["", "rows.json"])
+def test_a_name_leads_to_no_image_of_another_data_set_beside(tmp_path: Path, within: str) -> None:
+    names = images(tmp_path / "other", [f"images/{number}.jpg" for number in range(7)])
+    rows = [{"image": name, "question": "What?", "answer": "red"} for name in (*names, "images/7.jpg")]
+    write_json(tmp_path / "data" / "rows.json", rows)
+    assert "missing_image: 8" in refused(f"data/{within}")
+
+
+def test_a_path_that_leads_nowhere_gives_way_to_a_column_with_the_images(tmp_path: Path) -> None:
+    images(tmp_path / "other", [f"images/{number}.jpg" for number in range(8)])
+    names = images(tmp_path / "pixels", [f"{number}.png" for number in range(8)])
+    rows = [
+        {
+            "question": f"What is {at}?",
+            "image": f"images/{at}.jpg",
+            "decoded_image": {"bytes": (tmp_path / "pixels" / name).read_bytes(), "path": None},
+        }
+        for at, name in enumerate(names)
+    ]
+    (tmp_path / "data").mkdir()
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "data" / "rows.parquet")
+    assert "image = 'decoded_image'" in made("data")
+
+
+@pytest.mark.parametrize("empty", [[], "[]"])
+def test_choices_stay_where_other_rows_have_an_empty_list_of_them(tmp_path: Path, empty: Any) -> None:
+    names = images(tmp_path / "data", [f"{number}.png" for number in range(8)])
+    rows = [{"image": name, "question": f"How many in {name}?", "options": empty, "answer": "7"} for name in names]
+    for row in rows[::2]:
+        row |= {"options": ["4", "1"] if empty == [] else "['4', '1']", "answer": "B"}
+    write_json(tmp_path / "data" / "rows.json", rows)
+    assert "format scienceqa" in made("data")
+    shown = {(sample.question.partition("\n")[2], sample.answer) for sample in read(Path("new/recipe.toml"))}
+    assert shown == {("A. 4\nB. 1", "B"), ("", "7")}
+
+
+def test_choices_that_cannot_be_read_cost_their_rows_and_are_not_left_out_of_the_question(tmp_path: Path) -> None:
+    names = images(tmp_path / "data", [f"{number}.png" for number in range(8)])
+    rows = [{"image": name, "question": f"{name}?", "options": ["4", "1"], "answer": "B"} for name in names]
+    rows[3]["options"] = [{"x": 4}]
+    write_json(tmp_path / "data" / "rows.json", rows)
+    assert "bad_choices: 1" in made("data")
 
 
 def test_the_share_of_test_rows_grows_where_each_image_has_many(tmp_path: Path) -> None:
