@@ -23,6 +23,7 @@ from distill.data.row_values import (
     Choices,
     choice_columns,
     image_names,
+    names_a_choice,
     pick_column,
     read_answer_type,
     read_difficulty,
@@ -48,6 +49,8 @@ _NO_CHOICES: tuple[Any, ...] = ([], {}, "", "[]", "{}")
 _IMAGE_PARTS = ("image", "image_url", "input_image")
 """Types of the parts of a turn that stand for an image."""
 _ANSWERING = frozenset({"gpt", "assistant", "model", "chatgpt"})
+
+_Format = Callable[[Mapping[str, Any], DataSource], ParsedRow]
 
 
 def parse(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
@@ -169,6 +172,53 @@ def _question(
     )
 
 
+def asked_rows(values: Mapping[str, Any], question: str, answer: str = "answer") -> list[Mapping[str, Any]]:
+    """A row for each question of a row. Raises RowError.
+
+    The column of the question holds one, or objects with `question` and `answer` whose fields are columns of their
+    own, or a list of texts beside a list of as many answers.
+    """
+    cell = values.get(question)
+    if not isinstance(cell, list | Mapping):
+        return [values]
+    if isinstance(cell, list) and all(isinstance(text, str) for text in cell):
+        column, answers = pick_column(values, (answer, "answers"))
+        if not isinstance(answers, list) or len(answers) != len(cell):
+            raise RowError("malformed_row", f"{len(cell)} questions need a list of as many answers in {column!r}")
+        return [{**values, question: text, column: gold} for text, gold in zip(cell, answers, strict=True)]
+    turns = read_turns(cell, question)
+    if not all(isinstance(turn.get("question"), str) for turn in turns):
+        raise RowError("malformed_row", f"column {question!r}: an object without a text `question`")
+    golds_of_turns = [turn.get("answer", turn.get("answers")) for turn in turns]
+    return [
+        {**values, **turn, question: turn["question"], "answers": None, answer or "answer": gold}
+        for turn, gold in zip(turns, golds_of_turns, strict=True)
+    ]
+
+
+def readable_rows(values: Mapping[str, Any], question: str) -> list[Mapping[str, Any]]:
+    """As `asked_rows`; the row itself where its questions cannot be read."""
+    try:
+        return asked_rows(values, question)
+    except RowError:
+        return [values]
+
+
+def _each_question(read: _Format) -> _Format:
+    """A format of rows with one question, for rows that may have several about the same images."""
+
+    def read_each(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
+        parsed = [read(row, source) for row in asked_rows(values, source.columns.question, source.columns.answer)]
+        if any(row.images != parsed[0].images for row in parsed):
+            raise RowError("malformed_row", f"column {source.columns.question!r}: questions about different images")
+        return ParsedRow(
+            images=parsed[0].images if parsed else (),
+            questions=tuple(question for row in parsed for question in row.questions),
+        )
+
+    return read_each
+
+
 def _plain(values: Mapping[str, Any], source: DataSource, *, with_image: bool = True) -> ParsedRow:
     columns = source.columns
     answer_names = (columns.answer,) if "answer" in columns.model_fields_set else (columns.answer, "answers")
@@ -286,6 +336,9 @@ def _candidates(cell: ImageCell, *names: str) -> ImageCell:
 def _scienceqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     cell = choices_of(values)
     if cell is None:  # a table may mix questions with and without choices
+        answer = values.get(source.columns.answer)
+        if pick_column(values, CHOICES)[1] is not None and names_a_choice(answer):
+            raise RowError("bad_choices", f"there are no choices, and the answer {answer!r} names one")
         return _plain(values, source, with_image=False)
     choices = Choices.read(cell)
     letter = choices.letter(values.get(source.columns.answer))
@@ -323,13 +376,13 @@ def _traces(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     return replace(parsed, questions=(replace(parsed.questions[0], answers=golds(values.get("answer"))),))
 
 
-_FORMATS: Mapping[str, Callable[[Mapping[str, Any], DataSource], ParsedRow]] = {
-    "plain": _plain,
+_FORMATS: Mapping[str, _Format] = {
+    "plain": _each_question(_plain),
     "finevision": _finevision,
     "llava": _llava,
     "chartqa": _chartqa,
     "cocoqa": _cocoqa,
-    "scienceqa": _scienceqa,
+    "scienceqa": _each_question(_scienceqa),
     "traces": _traces,
     "returned": partial(_plain, with_image=False),
 }

@@ -5,6 +5,7 @@ A guess is for a person to confirm: `distill init` prints it. Reading itself fol
 """
 
 import os
+import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,16 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from distill.data import sources
-from distill.data.formats import ASKING, CHOICES, TURNS, choices_of, images_within, speaker_of
+from distill.data.formats import ASKING, CHOICES, TURNS, choices_of, images_within, readable_rows, speaker_of
 from distill.data.gold_answers import RowError
+from distill.data.image_places import ImagePlaces, is_file
 from distill.data.images import image_paths
 from distill.data.images.base64_images import is_base64
-from distill.data.images.image_names import ImageIndex, index_near, possible_names
 from distill.data.images.image_suffixes import has_image_suffix
-from distill.data.row_values import Choices, parse_json_list, read_answer_type, read_turns, whole_number
+from distill.data.row_values import (
+    Choices,
+    choice_columns,
+    parse_json_list,
+    read_answer_type,
+    read_turns,
+    whole_number,
+)
 from distill.data.sources import SourceRow, SourceTable
 from distill.data.tables.table_kinds import KINDS, suffix_of
-from distill.errors import DataError, ImageError
+from distill.errors import ImageError
 from distill.recipe.sections.data import DataSource
 
 ROLES = ("image", "question", "answer")
@@ -33,14 +41,16 @@ _NAMES = {
     "question": "question questions query prompt instruction ask asked userquestion questiontext "
     "questionstring problem frage pregunta pergunta domanda vraag pytanie soru вопрос 问题 問題 質問 질문 سؤال",
     "answer": "answer answers label labels goldanswer gold groundtruth target response reply correctanswer expected "
-    "correctchoiceidx correctchoice correctoption finalanswer multiplechoiceanswer directanswers gtanswer solution "
+    "correctchoiceidx correctchoice correctoption finalanswer questionanswer multiplechoiceanswer directanswers "
+    "gtanswer solution "
     "antwort reponse respuesta resposta risposta antwoord odpowiedź cevap ответ 答案 回答 답변 정답 جواب",
 }
 """The usual ones first."""
+_ASKING_WORD = re.compile(r"(?<![a-z])(question|q)(?![a-z])", re.IGNORECASE)
+_ANSWERING_WORD = {"question": "answer", "q": "a"}
 _LOOKED_AT = 200
 _LONGEST_NAME = 512
 _HALF = 0.5
-_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +107,17 @@ def guess(table: SourceTable, given: Mapping[str, str | Sequence[str]], folder: 
     Raises DataError for an unreadable table, and where several folders have images of the same names.
     """
     rows = [row.values for row in islice(sources.rows(table), _LOOKED_AT) if isinstance(row, SourceRow)]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    places = _Places([table.root, folder] if folder else [table.root], above=None if folder else table.root.parent)
-    found = {role: given[role] if role in given else _column(role, names, rows, given, places) for role in ROLES}
-    columns = {role: name for role, name in found.items() if name is not None}
+    names = _column_names(rows)
+    places = ImagePlaces(
+        [table.root, folder] if folder else [table.root], above=None if folder else table.root.parent
+    )
+    question = given["question"] if "question" in given else _column("question", names, rows, given, places)
+    rows = [each for row in rows for each in readable_rows(row, str(question))]
+    found: dict[str, str | Sequence[str] | None] = {"question": question}
+    for role in ("image", "answer"):
+        found[role] = given[role] if role in given else _column(role, _column_names(rows), rows, given, places)
+    found["answer"] = _answer_beside(question, rows) if found["answer"] is None else found["answer"]
+    columns = {role: name for role in ROLES if (name := found[role]) is not None}
     if "image" in columns and "image" not in given:
         columns["image"] = _numbered_columns(str(columns["image"]), names, rows)
     if any(_is_unknown_type(row.get("answer_type")) for row in rows):
@@ -116,72 +133,23 @@ def guess(table: SourceTable, given: Mapping[str, str | Sequence[str]], folder: 
         columns=columns,
         names=names,
         images_root=root,
-        outside=any(_leads_out(root, path) for path in paths if _is_file(root / path)),
+        outside=any(_leads_out(root, path) for path in paths if is_file(root / path)),
     )
 
 
 def has_role(role: str, rows: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the rows of a table hold questions or answers, in a column or in turns of a conversation."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return any(map(_turns, rows)) or _column(role, names, rows, {}, _Places([])) is not None
+    if any(map(_turns, rows)):
+        return True
+    question = _column("question", _column_names(rows), rows, {}, ImagePlaces([]))
+    if role == "question":
+        return question is not None
+    rows = [each for row in rows for each in readable_rows(row, question or "")]
+    return _column(role, _column_names(rows), rows, {}, ImagePlaces([])) is not None
 
 
-class _Places:
-    """The folders in which the images of a table may lie. They are searched once, and only where that is needed.
-
-    In the folder above a single file, and those in it, all cells must be whole names of files: a number, or some of
-    the names, may be images of any other table there.
-    """
-
-    def __init__(self, folders: Sequence[Path], above: Path | None = None) -> None:
-        self._folders, self._above = folders, above
-        self._index: ImageIndex | None = None
-
-    def found(self, cells: Sequence[str | int]) -> int:
-        """How many of these cells name an image in one folder; none where several folders have as many."""
-        roots, count = self._best(cells)
-        return count if len(roots) == 1 else 0
-
-    def root_of(self, cells: Sequence[str | int]) -> Path:
-        """The folder that most of the cells are relative to, the first one where none is. Raises DataError."""
-        paths = [Path(cell.removeprefix("file://")) for cell in cells if isinstance(cell, str)]
-        if paths and all(path.is_absolute() for path in paths):
-            return Path(os.path.commonpath([path.parent for path in paths])).resolve()
-        roots, count = self._best(cells)
-        if count and len(roots) > 1:
-            raise DataError(
-                f"{self._folders[-1]}: several folders have images of the same names as {cells[0]!r} "
-                f"({', '.join(map(str, roots[:_SHOWN]))}); write the folder into the cells of the table, or move the "
-                "other folders away"
-            )
-        return roots[0] if count else self._folders[0]
-
-    def _best(self, cells: Sequence[str | int]) -> tuple[list[Path], int]:
-        """The folders from which most cells name an image, and how many do. The table's own folder is alone."""
-        first = self._folders[0]
-        if (beside := _count_files(first, cells)) == len(cells):
-            return [first], beside
-        if self._index is None or not self._index.best_roots(cells)[1]:
-            self._index = index_near(self._folders, cells)
-        best = max(([first], beside), self._index.best_roots(cells), key=lambda found: found[1])
-        if best[1] or not self._above or not all(isinstance(cell, str) and has_image_suffix(cell) for cell in cells):
-            return best
-        folders = (self._above, *_folders(self._above))
-        whole = [folder for folder in folders if _count_files(folder, cells) == len(cells)]
-        return (whole, len(cells)) if whole else best
-
-
-def _count_files(folder: Path, cells: Sequence[str | int]) -> int:
-    """How many cells name a file in a folder."""
-    return sum(any(_is_file(folder / name) for name in possible_names(cell)) for cell in cells)
-
-
-def _folders(folder: Path) -> list[Path]:
-    """The folders in a folder; none where it may not be read."""
-    try:
-        return sorted(path for path in folder.iterdir() if path.name[:1] != "." and path.is_dir())
-    except OSError:
-        return []
+def _column_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
 
 
 def _is_unknown_type(value: Any) -> bool:
@@ -215,7 +183,8 @@ def left_out(table: SourceTable, guessed: GuessedSource) -> list[str]:
     held = [name for name in guessed.rest if sum(_leads_to_image(row.get(name), root) for row in rows) >= half]
     named = ", ".join(map(repr, held))
     lines = [f"not read: other images, in {named}; give --column image=NAME for each column"] if held else []
-    asked = [_questions(row) for row in rows] if guessed.format in ("llava", "finevision") else []
+    question = str(guessed.columns.get("question", ""))
+    asked = [max(_questions(row), len(readable_rows(row, question))) for row in rows]
     if several := sum(count > 1 for count in asked):
         lines.append(
             f"turns: {several} of the first {len(rows)} rows ask several questions; each is asked alone, and "
@@ -225,7 +194,7 @@ def left_out(table: SourceTable, guessed: GuessedSource) -> list[str]:
 
 
 def _leads_to_image(cell: Any, root: Path) -> bool:
-    return _holds_bytes(cell) or any(_is_file(root / path) for path in _paths(cell))
+    return _holds_bytes(cell) or any(is_file(root / path) for path in _paths(cell))
 
 
 def _turns(row: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -286,7 +255,7 @@ def _column(
     names: Sequence[str],
     rows: Sequence[Mapping[str, Any]],
     given: Mapping[str, str | Sequence[str]],
-    places: _Places,
+    places: ImagePlaces,
 ) -> str | None:
     """The column of a role: by its name, the usual names first, then by what it holds."""
     used = {name for column in given.values() for name in _names_of(column)}
@@ -303,6 +272,13 @@ def _column(
     return usual[0] if usual else _by_content(_asks, free, rows)
 
 
+def _answer_beside(question: Any, rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """The column whose name differs from that of the question by `a` or `answer` alone; it is no choice A."""
+    choices = {name for row in rows for name in choice_columns(row).values()}
+    name = _ASKING_WORD.sub(lambda word: _ANSWERING_WORD[word[0].lower()], str(question))
+    return name if name != question and name not in choices and any(name in row for row in rows) else None
+
+
 def _by_content(holds: Callable[[Any], bool], names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str | None:
     shares = {name: sum(holds(row.get(name)) for row in rows) for name in names}
     best = max(shares, key=shares.__getitem__, default="")
@@ -310,7 +286,7 @@ def _by_content(holds: Callable[[Any], bool], names: Sequence[str], rows: Sequen
 
 
 def _image_column(
-    usual: Sequence[str], free: Sequence[str], rows: Sequence[Mapping[str, Any]], places: _Places
+    usual: Sequence[str], free: Sequence[str], rows: Sequence[Mapping[str, Any]], places: ImagePlaces
 ) -> str | None:
     """The column whose cells lead to images: a usual one, or one that names files in the folders nearby."""
 
@@ -344,7 +320,8 @@ def _holds_bytes(cell: Any) -> bool:
 
 
 def _asks(cell: Any) -> bool:
-    return isinstance(cell, str) and cell.rstrip().endswith("?")
+    texts = (row["question"] for row in readable_rows({"question": cell}, "question"))
+    return any(isinstance(text, str) and text.rstrip().endswith("?") for text in texts)
 
 
 def _is_bytes(cell: Any) -> bool:
@@ -377,11 +354,3 @@ def _leads_out(root: Path, path: str) -> bool:
     except ImageError:
         return True
     return False
-
-
-def _is_file(path: Path) -> bool:
-    """Whether a file is there; no, where its folder may not be read."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False

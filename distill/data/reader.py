@@ -225,7 +225,9 @@ def _checked_columns(table: SourceTable, source: DataSource, name: str) -> Itera
     """The rows of a table, once its first ones have shown that the mapped columns exist."""
     rows = sources.rows(table)
     head = list(islice(rows, _COLUMNS_FROM if table.kind in ("jsonl", PACKED_LINES, "json", SHARDS) else 1))
-    columns = {column for row in head if isinstance(row, SourceRow) for column in row.values}
+    values = (row.values for row in head if isinstance(row, SourceRow))
+    asked = (each for row in values for each in formats.readable_rows(row, source.columns.question))
+    columns = {name for row in asked for name in row}
     if columns:
         formats.check_columns(columns, source, f"[data.{name}] {table.label}")
     yield from head

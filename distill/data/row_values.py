@@ -277,6 +277,11 @@ class Choices:
         return LETTERS.index(letter[1]) if letter else answer or None
 
 
+def names_a_choice(answer: Any) -> bool:
+    """Whether an answer is a position or a letter. The text of a number is no position."""
+    return isinstance(answer, int | float) or (isinstance(answer, str) and bool(_LETTER.fullmatch(answer.strip())))
+
+
 def _parsed(cell: Any) -> Any:
     if not isinstance(cell, str):
         return cell

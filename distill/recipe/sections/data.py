@@ -42,7 +42,11 @@ class Columns(Section):
         "Column with the image, or a list of images: paths, bytes, base64, or ranges of files. Several columns: the "
         "images of a row in this order, without empty cells.",
     )
-    question: str = source_key("question", "Column with the question.")
+    question: str = source_key(
+        "question",
+        "Column with the question; or with several about the same images: a list beside a list of as many answers, "
+        "or objects with `question` and `answer`.",
+    )
     answer: str = source_key("answer", "Column with the gold answer, or a list of accepted answers.")
     answer_type: str = source_key("answer_type", "Column with the type of the answer.")
     domain: str = source_key("domain", "Column with the domain.")

@@ -77,6 +77,7 @@ FORMAT_BAD = [
     ("finevision", {"images": ["0.png"], "texts": []}, "malformed_row"),
     ("finevision", {"images": ["0.png"], "texts": [{"user": None, "assistant": "x"}]}, "empty_question"),
     ("scienceqa", {"image": "0.png", "question": "x", "choices": [], "answer": 0}, "bad_choices"),
+    ("scienceqa", {"image": "0.png", "question": "x", "choices": [], "answer": "B"}, "bad_choices"),
     ("scienceqa", {"image": "0.png", "question": "x", "choices": ["a"], "answer": 3}, "bad_answer"),
     ("scienceqa", {"image": "0.png", "question": "x", "choices": ["a", None], "answer": 0}, "bad_choices"),
     ("chartqa", {"image": "", "query": "x", "label": "1"}, "empty_image_cell"),
