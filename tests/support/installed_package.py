@@ -1,5 +1,6 @@
 """A distribution for tests: modules and entry points in a folder of packages, as an installer leaves them."""
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,5 +29,5 @@ def install(
         for line in (f"[{group}]", *(f"{point} = {where}" for point, where in objects.items()))
     ]
     (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
-    monkeypatch.setenv("PYTHONPATH", f"{folder}:{sys.path[1]}")
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
     monkeypatch.syspath_prepend(str(folder))

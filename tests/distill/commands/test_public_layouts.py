@@ -1,17 +1,13 @@
 """The benchmark of `distill init` on public data sets makes them, and counts what is read right."""
 
 import random
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "benchmarks" / "data"))
-from layouts.package import Made, PublicLayout, Row  # noqa: E402
-from public_layouts import LAYOUTS, score_layout, table_lines  # noqa: E402
+from layouts.package import Made, PublicLayout, Row
+from public_layouts import LAYOUTS, score_layout, table_lines
 
 READ, REFUSED = LAYOUTS["realworldqa_original"], LAYOUTS["flickr30k_csv"]
 

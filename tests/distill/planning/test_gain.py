@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import orjson
 import pytest
 import run_fixtures
 import tiny_models
+from gain_fit import GainPair, coefficients, fit_model, left_out, pair_of, student_of
 from typer.testing import CliRunner
 
 from distill import cli
@@ -23,8 +23,6 @@ from distill.recipe.recipe import Recipe
 from distill.stats.gain_model import MEASURES, TERMS, GainModel, point
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "benchmarks" / "evaluate"))
-from gain_fit import GainPair, coefficients, fit_model, left_out, pair_of, student_of  # noqa: E402
 
 PLANTED = {"cost": 0.05, "left": 0.1, "sight": 0.5, "fit": 0.3}
 STUDENT = """

@@ -1,6 +1,6 @@
 """Signals from a user's file or an installed package, and what another family costs the runs that are there."""
 
-import sys
+import os
 from dataclasses import dataclass
 from importlib import metadata
 from typing import ClassVar
@@ -340,7 +340,7 @@ def test_a_signal_of_an_installed_package_is_known_by_its_entry_point(world, run
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hedge-signals\nVersion: 1.2\n")
     (info / "entry_points.txt").write_text("[cot_distill.signals]\nhedging = hedge_signals:Hedging\n")
     monkeypatch.syspath_prepend(str(package))
-    monkeypatch.setenv("PYTHONPATH", f"{package}:{sys.path[1]}")
+    monkeypatch.setenv("PYTHONPATH", str(package), prepend=os.pathsep)
     text = OWN.replace("mine.py:Hedging", "hedging").replace("[filter]", "[filter]\nworkers = 2\npartition_rows = 8")
     done = apply(recipe(world, text), run)
     assert done.fields["extractors.hedging.code"] == "hedge-signals 1.2"
