@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from distill.errors import RecipeError
 
@@ -44,11 +44,15 @@ def store_problem(value: str) -> str:
     parts = urlsplit(value)
     if not parts.netloc:
         return f"{value}: no bucket is named; an address of a store is {parts.scheme}://bucket/folder"
-    if parts.password or parts.query:
+    # Of Azure the part before the @ is the container.
+    if parts.password or parts.query or (parts.username and not parts.scheme.startswith("abfs")):
         return (
-            f"{parts.scheme}://{parts.hostname}{parts.path}: credentials do not belong into an address; set the "
-            "variables of your store, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            f"{parts.scheme}://{parts.hostname}{parts.path}: credentials do not belong into an address, which is "
+            "kept in files and shown in messages; set the variables of your store, such as AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY"
         )
+    if not value.isprintable() or {".", ".."} & set(unquote(parts.path).split("/")):
+        return f"{value!r}: '.', '..', tabs and line ends are no part of an address; write the name of each folder"
     return ""
 
 
@@ -65,6 +69,8 @@ def address_problem(value: str) -> str:
         return ""
     scheme = match[1].lower()
     instead = _INSTEAD.get(scheme.removesuffix("s") if scheme == "https" else scheme)
+    if (store := scheme.rstrip("an")) in STORE_SCHEMES and not is_store_address(value):
+        instead = f"an address of a store is {store}://bucket/folder, in small letters"
     return (
         f"{value}: an address ({scheme}) where a folder or file of this machine is needed; nothing was created. "
         f"{instead or _STORE_RUNS}"

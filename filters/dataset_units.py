@@ -35,6 +35,7 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import Output
 from distill.artifacts.layout import dataset_file_rows
 from distill.artifacts.manifest import canonical, fingerprint
+from distill.data.images.image_files import SHARE
 from distill.errors import DataError
 from distill.local_paths import is_store_address
 from distill.machine.child_process import available_cores
@@ -278,8 +279,7 @@ def _require_store_images(traces: PlannedTraces, unreadable: Mapping[str, str]) 
         if any(not is_store_address(ref.path) for ref in sample.images):
             raise DataError(
                 f"{sample.images[0].path}: {unreadable[sample.id]} on this machine, where the images of "
-                f"{len(unreadable):,} questions of a partition cannot be read; other processes go on. Let all "
-                "machines see the images under one path, or put them in a store (data.NAME.images_root)"
+                f"{len(unreadable):,} questions of a partition cannot be read; other processes go on. {SHARE}"
             )
 
 

@@ -17,7 +17,9 @@ from distill.artifacts.damaged_lines import count_damaged
 from distill.artifacts.files import Output
 from distill.artifacts.layout import SAMPLES
 from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, versions
-from distill.errors import CircuitOpen, DataError, DistillError, TeacherError
+from distill.data.images import image_files
+from distill.errors import CircuitOpen, DataError, DistillError, ImageError, TeacherError
+from distill.local_paths import is_store_address
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.teachers import Teacher
@@ -86,6 +88,11 @@ class Generation:
         self.open_jobs: list[TeacherJob] = []
         for note in notes:
             self.progress.note(note)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the plan is that of a unit, which any machine may work on."""
+        return self._unit is not None
 
     def ask_failed_again(self) -> None:
         """Ask again for every trace that ended in an error."""
@@ -226,6 +233,8 @@ class Writer:
         job = self.job
         if job.index.status_of(request.id) is not None:
             return  # another agent that works on the same unit was faster
+        if completion.error and job.generation.is_shared:
+            _require_images(request)
         record = make_trace(self._form, request, completion)
         self.journal.append(record)
         job.queue.done(request, record)
@@ -241,6 +250,22 @@ class Writer:
         """Write what is held, and end."""
         self.journal.close()
         self.job.index.close()
+
+
+def _require_images(request: Request) -> None:
+    """Raise CircuitOpen where this machine has another image than the one that the run was planned with, or none.
+
+    A committed unit keeps its errors, and a machine that lacks images would end its units faster than all others.
+    """
+    for ref in request.sample.images:
+        if is_store_address(ref.path):
+            continue  # all machines see the same
+        try:
+            image_files.read_bytes(ref)
+        except ImageError as error:
+            raise CircuitOpen(
+                f"{error.reason} on this machine: {error}; other processes go on with its units. {image_files.SHARE}"
+            ) from None
 
 
 def _require_complete(

@@ -1,6 +1,7 @@
 """Opens the store at an address or a path and tests that it can hold a run."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from distill import packages, redact
 from distill.errors import InputError
-from distill.local_paths import STORE_SCHEMES
+from distill.local_paths import STORE_SCHEMES, store_problem
 from distill.object_store.interface import ObjectStore
 from distill.object_store.local_store import LocalStore
 from distill.object_store.probe import require_commits
@@ -17,6 +18,7 @@ from distill.object_store.retrying_store import RetryingStore
 
 _FIRST_PATIENCE_S = 15.0
 """At the start a mistake in the address is likelier than an outage."""
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 
 def open_store(
@@ -37,25 +39,39 @@ def open_store(
         if not read_only:
             require_commits(store)
         return store
-    if parts.scheme not in STORE_SCHEMES or not parts.netloc:
+    if parts.scheme not in STORE_SCHEMES:
         raise InputError(
-            f"{address}: not a store; its address begins with one of {', '.join(STORE_SCHEMES)}, then ://bucket"
+            f"{redact.url(str(address))}: not a store; an address is s3://bucket/folder, gs://bucket/folder, "
+            "az://container/folder, abfs://container@account.dfs.core.windows.net/folder or file:///folder"
         )
-    if parts.password or parts.query:
-        raise InputError(
-            f"{parts.scheme}://{parts.hostname}{parts.path}: credentials do not belong into an address, which is "
-            "kept in files and shown in messages; set the variables of your store, such as AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY"
-        )
+    if problem := store_problem(str(address)):
+        raise InputError(problem)
     packages.require(str(address), "obstore")
     from distill.object_store.remote_store import RemoteStore
 
-    endpoint = (config or {}).get("endpoint") or os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT")
     options = dict(config or {})
-    http = options.pop("allow_http", (endpoint or "").startswith("http://"))
-    remote = RetryingStore(store=RemoteStore(str(address), config=options, http=http))
+    endpoint = options.get("endpoint") or next(filter(None, map(os.environ.get, _ENDPOINTS)), "")
+    if parts.scheme == "s3" and endpoint:
+        _require_url(endpoint)
+    http = options.pop("allow_http", endpoint.startswith("http://"))
+    hurried = {} if patient or not read_only else {"timeout_s": _FIRST_PATIENCE_S}
+    remote = RetryingStore(store=RemoteStore(str(address), config=options, http=http, **hurried))
     impatient = replace(remote, patience_s=_FIRST_PATIENCE_S)
     if read_only:
         return remote if patient else impatient
     require_commits(impatient)
     return remote
+
+
+def _require_url(endpoint: str) -> None:
+    """Raise InputError for an endpoint that is no URL: the store's library would end with a panic."""
+    try:
+        parts = urlsplit(endpoint)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:  # the port is no number
+        is_url = False
+    if not is_url or not endpoint.isascii() or re.search(r"\s", endpoint):
+        raise InputError(
+            f"{redact.url(endpoint)}: not an endpoint of a store; write https://host or http://host:port "
+            f"(store.endpoint or {', '.join(_ENDPOINTS)})"
+        )

@@ -33,6 +33,12 @@ _NO_OBJECT = "clock"
 _PART_BYTES, _PARTS = 8 << 20, 9_000
 """Size of a part of an upload; S3 takes at most 10,000 parts."""
 _STATUS = re.compile(r"status code: (\d{3})")
+_SAID = re.compile(r"<Code>([^<]*)</Code>(?:\s*<Message>([^<]*)</Message>)?")
+"""What stores answer: code and message."""
+_OF_THE_MACHINE = "http://169.254."
+"""Where a machine of a cloud gives the credentials of its role."""
+_VARIABLES = "the variables of your store, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+_REPAIR_BUCKET = "no such bucket; create it, or correct the address"
 _BEYOND_THE_END = "416"
 _TEMPORARY = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 """Statuses after which the same request may succeed later."""
@@ -145,7 +151,7 @@ class RemoteStore:
         except FileNotFoundError as error:
             if verb == "read" and _NO_BUCKET not in str(error):
                 raise FileNotFoundError(where) from error
-            raise StorageError(f"cannot {verb} {where}: no such bucket; create it, or correct the address") from error
+            raise StorageError(f"cannot {verb} {where}: {_REPAIR_BUCKET}") from error
         except ValueError as error:  # a key that obstore does not ask for: with a tab, an empty part, or ".."
             if verb == "read":
                 raise FileNotFoundError(where) from error
@@ -169,20 +175,31 @@ def _stored(each: Mapping[str, Any]) -> StoredObject:
 
 
 def _as_ours(error: BaseError, verb: str, where: str) -> StorageError:
+    """A refused listing has no error class of its own, so the status decides."""
+    found = _STATUS.search(str(error))
+    status = int(found[1]) if found else 0
+    problem, reason = f"cannot {verb} {where}", _reason(error)
     if _EXPIRED in str(error):
-        return StoreUnavailable(f"cannot {verb} {where}: the credentials of this process have expired")
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+        return StoreUnavailable(f"{problem}: the credentials of this process have expired")
+    if of_machine := _OF_THE_MACHINE in str(error):
+        reason = f"no credentials are set, and this machine gives none ({reason}); set {_VARIABLES}"
+    if status in _TEMPORARY if status else "HTTP error" in str(error):
+        return StoreUnavailable(f"{problem}: {reason}")
+    if of_machine:
+        return StorageError(f"{problem}: {reason}")
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in (401, 403):
         return StorageError(
-            f"cannot {verb} {where}: the store refuses the credentials of this process ({_reason(error)}); give "
-            "them the right to read, list, write and delete below this address"
+            f"{problem}: the store refuses the credentials of this process ({reason}); give them the right to read, "
+            "list, write and delete below this address"
         )
-    status = _STATUS.search(str(error))
-    if int(status[1]) in _TEMPORARY if status else "HTTP error" in str(error):
-        return StoreUnavailable(f"cannot {verb} {where}: {_reason(error)}")
-    step = "create the bucket" if status and status[1] == "404" else "check address and endpoint"
-    return StorageError(f"cannot {verb} {where}: {_reason(error)}; {step}")
+    if status == 404:
+        return StorageError(f"{problem}: {_REPAIR_BUCKET}")
+    return StorageError(f"{problem}: {reason}; check address and endpoint")
 
 
 def _reason(error: BaseError) -> str:
-    """The error without the address, which the message has already."""
+    """The error without the address, which the message has already; of an answer in XML its code and its message."""
+    text = str(error)
+    if (status := _STATUS.search(text)) and (said := _SAID.search(text, status.end())):
+        return f"{status[1]} {said[1]}" + (f": {said[2]}" if said[2] and said[2] != said[1] else "")
     return first_line(error).rpartition(" - ")[2].removesuffix(": ")

@@ -58,6 +58,8 @@ _READERS = (
 )
 FORMATS = tuple(reader.format for reader in _READERS if reader.format in Image.OPEN)
 MAX_ASPECT = 200
+SHARE = "Let all machines see the images under one path, or put them in a store (data.NAME.images_root)"
+"""What a message says about a machine that has not all images of a run."""
 """A longer shape is refused: image processors raise errors on it, and it is not readable."""
 
 # What decoders raise on damaged input, over all FORMATS. Found by damaging files at random (the tests do).
