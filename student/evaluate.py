@@ -7,11 +7,9 @@ Programs call `distill.evaluate`: it also compares what was learned with the tes
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +23,20 @@ from distill.artifacts.manifest import MANIFEST, Manifest, changes, differences,
 from distill.data.source_images import pictures_of, require_same_pictures
 from distill.diagnosis import odd_images
 from distill.diagnosis.row_groups import StepRows, read_rows_left
-from distill.errors import DataError, DistillError, StaleError
+from distill.errors import DataError, StaleError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, lineage
 from distill.reports import findings
 from distill.types import ProgressCallback, Sample, unwatched
-from student.data import rows
-from student.evaluation import collect_replies, diagnosis, questions, report, side_by_side, students
+from student.evaluation import (
+    collect_replies,
+    diagnosis,
+    learned_rows,
+    questions,
+    report,
+    side_by_side,
+    students,
+)
 from student.evaluation import metrics as eval_metrics
 from student.evaluation.collect_replies import REPLIES, Engines
 from student.evaluation.fields import fields_of_arms
@@ -42,8 +47,6 @@ from student.evaluation.user_metrics import own_values, user_metrics
 from student.inference.reply_metrics import Prediction
 from student.inference.scoring import score_reply, with_unfinished_rationales
 
-_LEARNED_ROWS = 1000
-"""Rows with which the diagnosis compares the test."""
 WITHOUT_IMAGE = "predictions_without_image.jsonl"
 _ARMS = ("eval.arms.", "students.", "weights.")
 """Settings of single arms: one may come or go, and the replies of the others stay."""
@@ -93,14 +96,19 @@ def evaluate(
         take_over = partial(side_by_side.take_over, recipe, folder, arms.values(), begin)
         if (seconds_before := take_over()) is not None:
             replies = known()
-        if work := questions.find_unfinished(arms, rounds, replies):
+        sets = learned_rows.sets_of_arms(recipe, run, rounds)
+        asked: Mapping[str, Sequence[QuestionSet]] = dict.fromkeys(arms, rounds)
+        if manifest is None or questions.find_unfinished(arms, asked, replies):
+            asked = sets  # a student that was asked everything is not loaded for its own rows alone
+        if work := questions.find_unfinished(arms, asked, replies):
             ask = partial(side_by_side.ask_side_by_side, recipe, run, jobs, on_progress) if jobs > 1 else None
             engines = Engines(vllm=vllm, connect=connect, side_by_side=ask)
             collect_replies.collect_replies(recipe, folder, work, engines, begin, on_progress)
             take_over()
             replies = known()
         judged_rounds = [_score_replies(recipe, arms, each, replies) for each in rounds]
-        written = _write_results(recipe, folder, arms, judged_rounds, samples, left_out)
+        learned = _score_learned(recipe, arms, learned_rows.learned_set(sets), replies)
+        written = _write_results(recipe, folder, arms, judged_rounds, learned, samples, left_out)
         seconds = (seconds_before or 0.0) + (manifest.seconds if manifest is not None else 0.0)
         if work or manifest is None:
             seconds += time.perf_counter() - started
@@ -179,23 +187,39 @@ def _score_replies(
             "image placeholder of a student"
         )
     own = user_metrics(recipe)
-
-    def judge(sample: Sample, reply: Reply) -> Prediction:
-        prediction = score_reply(
-            sample,
-            reply,
-            plain=style == "plain",
-            relative_tolerance=recipe.filter.answer.relative_tolerance,
-            table=recipe.filter.grounding.table,
-            reading_tolerance=recipe.filter.grounding.relative_tolerance,
-        )
-        return prediction | own_values(own, sample, prediction)
-
-    style = recipe.filter.rationale
-    by_arm = {arm: with_unfinished_rationales(of_arm, style) for arm, of_arm in by_arm.items()}
     return {
-        arm: [{"arm": arm, **judge(sample, of_arm[sample.id])} for sample in common] for arm, of_arm in by_arm.items()
+        arm: [
+            prediction | own_values(own, sample, prediction)
+            for sample, prediction in zip(common, _judged(recipe, arm, common, of_arm), strict=True)
+        ]
+        for arm, of_arm in by_arm.items()
     }
+
+
+def _judged(recipe: Recipe, arm: str, samples: Sequence[Sample], replies: Mapping[str, Reply]) -> list[Prediction]:
+    """The replies of one student, by question, compared with the gold answers."""
+    style = recipe.filter.rationale
+    replies = with_unfinished_rationales(replies, style)
+    judge = partial(
+        score_reply,
+        plain=style == "plain",
+        relative_tolerance=recipe.filter.answer.relative_tolerance,
+        table=recipe.filter.grounding.table,
+        reading_tolerance=recipe.filter.grounding.relative_tolerance,
+    )
+    return [{"arm": arm, **judge(sample, replies[sample.id])} for sample in samples]
+
+
+def _score_learned(
+    recipe: Recipe, arms: Mapping[str, EvaluatedStudent], learned: QuestionSet | None, replies: Mapping[Key, Reply]
+) -> list[Prediction]:
+    """The judged replies of the diagnosed student to rows that it learned, against the answers that it learned."""
+    if learned is None:
+        return []
+    arm, _ = learned_rows.diagnosed_arm(recipe)
+    keys = {sample.id: (arms[arm].identity, False, sample.id) for sample in learned.samples}
+    known = {name: replies[key] for name, key in keys.items() if "unasked" not in replies.get(key, {"unasked": ""})}
+    return _judged(recipe, arm, [sample for sample in learned.samples if sample.id in known], known)
 
 
 def _diagnose(
@@ -203,13 +227,12 @@ def _diagnose(
     run: Path,
     metrics: Mapping[str, Any],
     replies: Mapping[str, Sequence[Prediction]],
+    learned_replies: Sequence[Prediction],
     samples: Sequence[Sample],
 ) -> list[findings.Finding]:
     """The findings about the last arm that a stage trained; about the last arm where no stage trained one."""
-    stages = {stage.name: stage for stage in recipe.stages}
     arms = metrics["arms"]
-    arm = next((name for name in reversed(arms) if arms[name].get("stage") in stages), list(arms)[-1])
-    stage = stages.get(arms[arm].get("stage", ""))
+    arm, stage = learned_rows.diagnosed_arm(recipe)
     learned = None
     if stage is not None and (trained := Manifest.read(run / "train" / stage.name)) is not None:
         responses = trained.counts.get("responses", 0)  # earlier versions did not count them
@@ -224,7 +247,9 @@ def _diagnose(
             deltas={name: metrics["deltas"][f"{arm}-{name}"] for name in before},
             replies=replies[arm],
             learned_tokens=learned,
-            learned=lambda: _learned_rows(recipe, run, stage),
+            learned=lambda: learned_rows.read_rows(recipe, run, stage),
+            learned_replies=learned_replies,
+            tokens_right=learned_rows.last_line(run, stage).get("token_accuracy") if stage is not None else None,
             asked=samples,
             others={name: replies[name] for name in before},
             rows_left=read_rows_left(run / "filter" / HEALTH),
@@ -232,14 +257,6 @@ def _diagnose(
             odd_images=odd_images.find(images, max_pixels=recipe.data[recipe.eval.data].max_pixels),
         )
     )
-
-
-def _learned_rows(recipe: Recipe, run: Path, stage: Stage | None) -> list[rows.TrainingRow]:
-    """The first rows that a stage learned from; none where they cannot be read any more."""
-    try:
-        return [*islice(rows.read(recipe, run, stage, Counter()), _LEARNED_ROWS)] if stage is not None else []
-    except DistillError:
-        return []
 
 
 def _trained_rows(recipe: Recipe, run: Path, stage: Stage | None) -> list[StepRows]:
@@ -253,6 +270,7 @@ def _write_results(
     folder: Path,
     arms: Mapping[str, EvaluatedStudent],
     rounds: Sequence[Mapping[str, Sequence[Prediction]]],
+    learned: Sequence[Prediction],
     samples: Sequence[Sample],
     left_out: Mapping[str, int],
 ) -> dict[str, list[Prediction]]:
@@ -267,7 +285,10 @@ def _write_results(
     )
     if left_out:
         metrics["left_out"] = dict(sorted(left_out.items()))
-    metrics["diagnosis"] = findings.chosen(_diagnose(recipe, folder.parent, metrics, lines, samples))
+    if learned:
+        right = sum(reply["verdict"] == "correct" for reply in learned)
+        metrics["learned_rows"] = {"arm": learned[0]["arm"], "n": len(learned), "accuracy": right / len(learned)}
+    metrics["diagnosis"] = findings.chosen(_diagnose(recipe, folder.parent, metrics, lines, learned, samples))
     (folder / WITHOUT_IMAGE).unlink(missing_ok=True)
     written = {
         name: [line for of_arm in each.values() for line in of_arm]

@@ -188,7 +188,7 @@ def _student(recipe: Recipe, run: Path, name: str, stage: Callable[[], str] | No
         evaluated = students.evaluated_students(one, run)
         own = replace(sample, question=f"{sample.question}{recipe.eval.ending}")
         asked = [questions.QuestionSet(samples=[own], without_image=False)]
-        work = questions.find_unfinished(evaluated, asked, {})
+        work = questions.find_unfinished(evaluated, {name: asked}, {})
         with TemporaryDirectory() as folder:
             engines = collect_replies.Engines(connect=verbs.connect)
             collect_replies.collect_replies(one, Path(folder), work, engines, lambda: None, unwatched)

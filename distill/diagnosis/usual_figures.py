@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from distill.diagnosis.row_features import script, words
+from distill.diagnosis.row_features import form, script, words
 from distill.recipe.usual_values import usual_text
 from distill.reports.findings import FEWEST, Certainty, Finding, is_above, share
 from distill.types import Sample
@@ -23,6 +23,8 @@ _MISSING: Final = frozenset(
 _BY_TEXT: Final = 0.8
 _FEW_GOLDS: Final = 5
 """Questions with so few different answers, such as yes and no, may agree for all images."""
+_UNSAID: Final = ("yes or no", "a letter")
+"""Forms of answers that a rationale need not contain."""
 _CUT: Final = re.compile(r"(?:[,;(–-]|\b(?:and|or|but|the|a|an|of|to|is|are|was|with|in|on|at|that|which))\s*$")
 _NO_STOP: Final = re.compile(r"[^\W\d_]\s*$")
 
@@ -123,7 +125,7 @@ _OF_TRACES: Final = (
         about="rationales do not contain the answer that follows them: they are cut, or do not explain the answer",
         is_odd=lambda row: (
             row.answer.casefold() not in row.rationale.casefold()
-            if row.rationale and 0 < len(row.answer.split()) <= 3
+            if row.rationale and 0 < len(row.answer.split()) <= 3 and form(row.answer) not in _UNSAID
             else None
         ),
     ),

@@ -23,7 +23,6 @@ from student.evaluation.students import EvaluatedStudent
 from student.training.session import Session
 
 REPLIES = "replies.jsonl"
-NO_IMAGE = "without images"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +123,7 @@ def _require_vllm(recipe: Recipe, engines: Engines) -> Callable[[], Serve]:
 
 def recorder(work: Work, journal: Journal, on_progress: ProgressCallback) -> OnReplies:
     """A function that journals replies and reports progress."""
-    done = {each.without_image: len(each.samples) - len(ids) for each, ids in work.missing}
+    done = {each.name: len(each.samples) - len(ids) for each, ids in work.missing}
     notices: dict[str, str] = {}
 
     def on_replies(question_set: QuestionSet, replies: Sequence[tuple[Sample, Reply]], **facts: str) -> None:
@@ -134,11 +133,11 @@ def recorder(work: Work, journal: Journal, on_progress: ProgressCallback) -> OnR
             # A stage that is trained again with the same settings keeps its key.
             weights = {"weights": work.evaluated.weights} if work.evaluated.weights else {}
             journal.append({**key, **weights, **reply})
-        done[question_set.without_image] += len(replies)
-        stage = f"eval {work.evaluated.arm}{f' {NO_IMAGE}' if question_set.without_image else ''}"
+        done[question_set.name] += len(replies)
+        stage = f"eval {work.evaluated.arm} {question_set.name}".rstrip()
         total = len(question_set.samples)
         if replies or facts:
-            counts = {"done": done[question_set.without_image], "total": total}
+            counts = {"done": done[question_set.name], "total": total}
             on_progress(Progress(stage=stage, **counts, unit="questions", facts=notices))
 
     return on_replies

@@ -22,7 +22,7 @@ from distill.reports.findings import FEWEST, Finding, is_above, is_explained, sh
 from distill.reports.gold_faults import wrongly_typed
 from distill.types import Sample
 from student.data.rows import TrainingRow
-from student.evaluation import odd_replies, untrained_groups
+from student.evaluation import learning_gap, odd_replies, untrained_groups
 from student.evaluation.untrained_groups import RunRows, weakest_group
 from student.inference.reply_metrics import Prediction
 
@@ -63,6 +63,10 @@ class StudentFacts:
     """The traces that the student's stages have trained; empty where they are not known."""
     learned: Callable[[], Sequence[TrainingRow]] = lambda: ()
     """Reads some of the rows that this stage learned from."""
+    learned_replies: Sequence[Prediction] = ()
+    """The replies to rows that it learned, judged by the answers that it learned."""
+    tokens_right: float | None = None
+    """Share of the last tokens that its stage trained for which the right one was the likeliest."""
     asked: Sequence[Sample] = ()
     """The questions, in the order of their source."""
     others: Mapping[str, Sequence[Prediction]] = field(default_factory=dict)
@@ -76,16 +80,28 @@ def diagnose(facts: StudentFacts) -> list[Finding]:
     of_data = [*_settings(facts), *_images(facts), *_judging(facts), *_untrained(facts), *_forgotten(facts)]
     sight = [] if of_data else _sight(facts)
     faults = [*of_data, *_form(facts), *_collapse(facts), *sight, *_length(facts)] or [*_worse(facts)]
-    return [*_general(facts, faults), *faults] or [
-        _verdict(facts),
-        *weakest_group(facts.arm, facts.replies, facts.asked),
-    ]
+    found = [*_general(facts, faults), *faults]
+    is_named = any(finding.name.startswith("test_") for finding in found)
+    learning = [] if is_named else [*_learning(facts, is_bad=bool(faults) or _is_bad(facts))]
+    if any(finding.kind == "fault" for finding in (*found, *learning)):
+        return [*found, *learning]
+    return [_verdict(facts), *learning, *weakest_group(facts.arm, facts.replies, facts.asked)]
 
 
 def _is_bad(facts: StudentFacts) -> bool:
     """Whether the student answers surely less than half right, and is surely better than no student before it."""
     ahead = any(delta["ci95"][0] > 0 for delta in facts.deltas.values())
     return facts.metrics["ci95"][1] < WEAK and not ahead
+
+
+def _learning(facts: StudentFacts, *, is_bad: bool) -> Iterator[Finding]:
+    """What the replies to rows that it learned say of a result that no difference of the test explains."""
+    if (stage := _stage(facts)) is None:
+        return
+    own = facts.learned_replies
+    yield from learning_gap.of_own_rows(facts.arm, stage, own, facts.replies, facts.learned(), is_bad=_is_bad(facts))
+    if is_bad:
+        yield from learning_gap.of_no_learning(facts.arm, stage, own, facts.replies, facts.tokens_right)
 
 
 def _general(facts: StudentFacts, faults: Sequence[Finding]) -> Iterator[Finding]:
@@ -100,7 +116,7 @@ def _general(facts: StudentFacts, faults: Sequence[Finding]) -> Iterator[Finding
         *usual_figures.of_questions([*map(TextRow.of_question, facts.asked)], test),
         *odd_replies.equal_arms(facts.arm, facts.replies, facts.others),
         *(
-            odd_replies.find(recipe, facts.arm, facts.replies, facts.learned(), facts.asked)
+            odd_replies.find(recipe, facts.arm, facts.replies, facts.learned(), facts.asked, facts.learned_replies)
             if is_bad
             else odd_rows.related(odd_replies.pairs_of(facts.replies, facts.asked), facts.arm, test)
         ),
@@ -253,12 +269,18 @@ def _collapse(facts: StudentFacts) -> Iterator[Finding]:
     answer, count = answers.most_common(1)[0]
     golds = Counter(reply["gold"][0].strip() for reply in facts.replies if reply["gold"])
     most = golds.most_common(1)[0][1] / total if golds else 0.0
+    learned = [reply["gold"][0].strip() for reply in facts.learned_replies]
+    taught = learned.count(answer)
     if is_above(count, total, most + COLLAPSED):
+        is_taught = len(learned) < FEWEST or is_above(taught, len(learned), most)
         yield Finding(
             name="one_answer",
             problem=f"{facts.arm} answers {answer[:40]!r} to {share(count, total)} questions; the most frequent gold "
             f"answer has {100 * most:.0f} %",
-            change="filter.select.mix: take every answer equally often, so that none can be guessed",
+            change="filter.select.mix: take every answer equally often, so that none can be guessed"
+            if is_taught
+            else f"the training of this student: only {share(taught, len(learned))} of the rows that it learned have "
+            "this answer",
         )
 
 

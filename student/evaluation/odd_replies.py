@@ -24,6 +24,8 @@ from distill.recipe.recipe import Recipe
 from distill.reports.findings import Finding, share
 from distill.types import ImageRef, Sample
 from student.data.rows import TrainingRow
+from student.evaluation.learning_gap import figures
+from student.evaluation.learning_gap import learning as learning_of
 from student.inference.reply_metrics import Prediction
 
 IMAGES: Final = 48
@@ -32,17 +34,27 @@ EQUAL: Final = 0.98
 
 
 def find(
-    recipe: Recipe, arm: str, replies: Sequence[Prediction], learned: Sequence[TrainingRow], asked: Sequence[Sample]
+    recipe: Recipe,
+    arm: str,
+    replies: Sequence[Prediction],
+    learned: Sequence[TrainingRow],
+    asked: Sequence[Sample],
+    own_replies: Sequence[Prediction] = (),
 ) -> Iterator[Finding]:
-    """The findings about a bad result, the surest first; `learned` may be empty."""
-    test = f"data.{recipe.eval.data}"
+    """The findings about a bad result, the surest first; `learned` may be empty.
+
+    How the test differs from what was learned explains a student that answers its own rows, and none that does not.
+    """
+    test, learning = f"data.{recipe.eval.data}", learning_of(own_replies, replies)
     yield from odd_rows.of_answers(pairs_of(replies, asked), arm, test)
     yield from odd_rows.of_same_replies(
         [(reply.get("question", ""), reply["gold"][0], reply.get("text", "")) for reply in replies if reply["gold"]],
         arm,
     )
     if learned and asked:
-        yield from _test_differs(recipe, learned, asked)
+        if learning != "not_learned":
+            own_rows = figures(arm, own_replies, replies) if learning == "own_rows_only" else ""
+            yield from _test_differs(recipe, learned, asked, own_rows)
         yield from odd_rows.differing(
             (of_reply(row.response) for row in learned),
             (of_reply(reply.get("text", "")) for reply in replies),
@@ -94,11 +106,16 @@ def equal_arms(
             )
 
 
-def _test_differs(recipe: Recipe, learned: Sequence[TrainingRow], asked: Sequence[Sample]) -> Iterator[Finding]:
-    """Questions, gold answers and images of the test against those that were learned."""
+def _test_differs(
+    recipe: Recipe, learned: Sequence[TrainingRow], asked: Sequence[Sample], own_rows: str
+) -> Iterator[Finding]:
+    """Questions, gold answers and images of the test against those that were learned.
+
+    `own_rows`: the figures of a student that answers what it learned far better than the test, else empty.
+    """
     known = vocabulary(row.question for row in learned[::2])
     answers = [row.response[slice(*row.answer)] for row in learned if row.answer[1]]
-    begin = "The test differs from the training rows in "
+    begin = f"{own_rows}{'; the' if own_rows else 'The'} test differs from the training rows in "
     change = (
         f"data.{recipe.eval.data}, or the training rows: both need the same kinds of questions, answers and images"
     )
@@ -115,7 +132,7 @@ def _test_differs(recipe: Recipe, learned: Sequence[TrainingRow], asked: Sequenc
             begin,
             name=f"test_{name}_differs",
             change=change,
-            certainty="likely" if name == "image" else "possible",
+            certainty="likely" if own_rows or name == "image" else "possible",
         )
 
 

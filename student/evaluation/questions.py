@@ -24,6 +24,8 @@ class QuestionSet:
 
     samples: Sequence[Sample]
     without_image: bool
+    name: str = ""
+    """What the progress line says of it after the arm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,22 +60,24 @@ def question_sets(recipe: Recipe, samples: Sequence[Sample]) -> list[QuestionSet
     result = [QuestionSet(samples=samples, without_image=False)]
     blind = [replace(sample, images=()) for sample in samples if sample.images]
     if recipe.eval.without_image and blind:
-        result.append(QuestionSet(samples=blind, without_image=True))
+        result.append(QuestionSet(samples=blind, without_image=True, name="without images"))
     return result
 
 
 def find_unfinished(
     evaluated_students: Mapping[str, EvaluatedStudent],
-    question_sets: Sequence[QuestionSet],
+    sets_of_arms: Mapping[str, Sequence[QuestionSet]],
     known: Mapping[Key, Reply],
 ) -> list[Work]:
     """What is still to be asked, in the order of arms; equal students are asked once."""
     work: dict[tuple[str, str], Work] = {}
-    for evaluated in evaluated_students.values():
+    for arm, evaluated in evaluated_students.items():
         missing, student = [], evaluated.identity
-        for each in question_sets:
-            ids = (sample.id for sample in each.samples)
-            missing.append((each, frozenset(i for i in ids if (student, each.without_image, i) not in known)))
+        there = set(known)  # a question that two sets hold is asked once
+        for each in sets_of_arms[arm]:
+            keys = {(student, each.without_image, sample.id) for sample in each.samples}
+            missing.append((each, frozenset(name for *_, name in keys - there)))
+            there |= keys
         if any(ids for _, ids in missing) and student not in work:
             work[student] = Work(evaluated=evaluated, missing=missing)
     return list(work.values())

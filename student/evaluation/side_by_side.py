@@ -16,7 +16,7 @@ from distill.jobs import JobPool
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.eval import BASE
 from distill.types import ProgressCallback, unwatched
-from student.evaluation import questions, students
+from student.evaluation import learned_rows, questions, students
 from student.evaluation.collect_replies import REPLIES, read_replies, recorder, reply_fault
 from student.evaluation.embedded_students import ask_embedded
 from student.evaluation.fields import fields_of_arms
@@ -58,7 +58,8 @@ def ask_alone(recipe: Recipe, run: Path, arm: str, on_progress: ProgressCallback
     samples, _ = questions.read_questions(recipe)
     path = _journal_path(recipe, run / "eval", evaluated)
     known = read_replies(run / "eval" / REPLIES, [evaluated]) | read_replies(path, [evaluated])
-    for work in questions.find_unfinished({arm: evaluated}, questions.question_sets(recipe, samples), known):
+    sets = learned_rows.sets_of_arms(recipe, run, questions.question_sets(recipe, samples))
+    for work in questions.find_unfinished({arm: evaluated}, sets, known):
         students.require_loadable(recipe, evaluated)
         with Journal(path) as journal:
             ask_embedded(recipe, work, Session(), recorder(work, journal, on_progress))

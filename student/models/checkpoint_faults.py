@@ -1,4 +1,4 @@
-"""Faults of a whole student's checkpoint that no error shows: it loads and runs, and does not see.
+"""Faults of a whole student's checkpoint that no error shows: it loads and runs, and sees or reads badly.
 
 Reads the settings of its image processor, its configuration, and of its weights those of one dimension.
 """
@@ -20,6 +20,12 @@ _FLATTEST: Final = 0.1
 _SMALLEST: Final = 0.5
 """Side that images are resized to, over the side that the tower is made for."""
 _FEWEST: Final = 4
+_TURN: Final = re.compile(
+    r"(?:im|turn|header|utterance|message)_?(?:id|start|end)|(?:start|end)_(?:of_turn|of_utterance|header)|eot_id|\bINST\b"
+    r"|^<[|｜](?:user|assistant|system|end)[|｜]>$",
+    re.IGNORECASE,
+)
+"""Special tokens that begin or end a turn in the families of models in use."""
 _TOWER: Final = re.compile(r"(?:^|\.)(?:vision|visual)")
 
 
@@ -39,16 +45,47 @@ def find(checkpoint: Path) -> Iterator[CheckpointFault]:
     if problem := unusual_pixels(settings) or _small_images(settings, side if isinstance(side, int) else None):
         yield CheckpointFault(
             name="pixels_unusual",
-            problem=problem,
+            problem=f"{problem}; the student hardly sees",
             change="do_rescale, rescale_factor, image_mean, image_std and size in the files of its image processor",
         )
     if count := _initial_weights(checkpoint):
         yield CheckpointFault(
             name="tower_untrained",
             problem=f"All {count:,} biases and norms of the vision tower are exactly 0 or 1, their initial values: "
-            "its weights are random, as after a conversion that lost them",
+            "its weights are random, as after a conversion that lost them; the student hardly sees",
             change="the checkpoint: copy or convert it again",
         )
+    if unused := _unused_turn_tokens(checkpoint):
+        yield CheckpointFault(
+            name="template_foreign",
+            problem=f"The chat template of the student writes none of the tokens that its tokenizer has for turns "
+            f"({', '.join(unused)}): it is the template of other models, and the student reads a form of prompt that "
+            "it does not know",
+            change="chat_template.jinja: the template of the checkpoint that the student comes from",
+        )
+
+
+def _unused_turn_tokens(checkpoint: Path) -> list[str]:
+    """The tokenizer's special tokens for turns, where the chat template writes none of them; else nothing."""
+    added = _read(checkpoint / "tokenizer.json").get("added_tokens", ())
+    tokens = [str(each.get("content")) for each in added if isinstance(each, dict) and each.get("special")]
+    of_turns = [token for token in tokens if _TURN.search(token)]
+    template = _template(checkpoint)
+    if not template or any(token in template for token in of_turns):
+        return []
+    settings = _read(checkpoint / "tokenizer_config.json")
+    named = [name for name in ("bos_token", "eos_token") if settings.get(name) in of_turns and name in template]
+    return [] if named else of_turns[:_FEWEST]
+
+
+def _template(checkpoint: Path) -> str:
+    """The chat template of a checkpoint as its files hold it; empty where none does."""
+    file = checkpoint / "chat_template.jinja"
+    if file.is_file():
+        return file.read_text(encoding="utf-8", errors="replace")
+    held = _read(checkpoint / "chat_template.json") or _read(checkpoint / "tokenizer_config.json")
+    template = held.get("chat_template")
+    return template if isinstance(template, str) else ""
 
 
 def unusual_pixels(settings: Mapping[str, Any]) -> str:

@@ -169,7 +169,7 @@ def _checkpoint(facts: StageFacts) -> Iterator[Finding]:
     for fault in facts.checkpoint:
         yield Finding(
             name=fault.name,
-            problem=f"{fault.problem}; the student hardly sees",
+            problem=fault.problem,
             change=f"[student]: {fault.change}",
             certainty="likely",
         )

@@ -30,7 +30,7 @@ from distill.stats import intervals
 from distill.types import Progress, Sample
 from student import evaluate as evaluation
 from student.evaluate import evaluate
-from student.evaluation import embedded_students, questions, served_students
+from student.evaluation import collect_replies, embedded_students, learned_rows, questions, served_students
 from student.evaluation.students import arms_of, evaluated_students
 from student.inference import generation
 from student.inference.reply_metrics import columns, shown_metrics
@@ -69,13 +69,13 @@ def test_learned_replies_are_as_long_as_those_of_the_rows_that_came(trained: Pat
     larger = load(trained / "recipe.toml", {"stages.reason.batch_size": "64"})  # than the stage has rows
     monkeypatch.setattr(evaluation.diagnosis, "diagnose", lambda facts: [facts])
     metrics = {"arms": {"distilled": {"stage": "reason"}}, "deltas": {}}
-    (facts,) = evaluation._diagnose(larger, trained / "run", metrics, {"distilled": []}, [])
+    (facts,) = evaluation._diagnose(larger, trained / "run", metrics, {"distilled": []}, [], [])
     assert facts.learned_tokens == manifest.tokens["response"] / 16
     counts = {
         name: count for name, count in manifest.counts.items() if name != "responses"
     }  # as earlier versions did
     monkeypatch.setattr(evaluation.Manifest, "read", lambda folder: replace(manifest, counts=counts))
-    (facts,) = evaluation._diagnose(larger, trained / "run", metrics, {"distilled": []}, [])
+    (facts,) = evaluation._diagnose(larger, trained / "run", metrics, {"distilled": []}, [], [])
     assert facts.learned_tokens is None
 
 
@@ -140,6 +140,34 @@ def test_a_second_call_returns_at_once_without_torch(evaluated: Path):
         "assert made.counts['predictions'] == 36 and 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_the_last_taught_student_is_asked_rows_that_it_learned_and_no_figure_of_an_arm_changes(
+    evaluated: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+):
+    assert "learned_rows" not in metrics(evaluated), "its stage made no whole pass over its rows"
+    monkeypatch.setattr(learned_rows, "FEWEST_PASSES", 0.0)
+    asked: list[tuple[str, int]] = []
+    evaluate(
+        load(place / "recipe.toml"), place / "run", on_progress=lambda each: asked.append((each.stage, each.done))
+    )
+    assert metrics(place)["learned_rows"].items() >= {"arm": "distilled", "n": 40}.items()
+    assert asked[-1] == ("eval distilled on rows that it learned", 40)
+    replies = list(read_jsonl(place / "run" / "eval" / "replies.jsonl"))
+    assert len(replies) == 3 * 2 * 12 + 28, "the 12 questions of the test are among them, and asked once"
+    assert metrics(place)["deltas"] == metrics(evaluated)["deltas"]
+    for name in ("predictions.jsonl", "predictions_without_image.jsonl"):
+        assert untimed(predictions(place, name)) == untimed(predictions(evaluated, name))
+
+
+def test_a_finished_evaluation_asks_no_student_for_its_rows_alone(
+    evaluated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = Path(shutil.copytree(evaluated, tmp_path / "w"))
+    monkeypatch.setattr(learned_rows, "FEWEST_PASSES", 0.0)
+    monkeypatch.setattr(collect_replies, "ask_embedded", lambda *_: pytest.fail("a student was asked"))
+    evaluate(load(folder / "recipe.toml", {"filter.answer.relative_tolerance": "0.1"}), folder / "run")
+    assert metrics(folder)["learned_rows"]["n"] == 12, "those that are questions of the test, too"
 
 
 def test_the_report_shows_every_arm_and_the_pictures(evaluated: Path):

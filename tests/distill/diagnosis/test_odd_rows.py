@@ -206,6 +206,7 @@ def test_figures_of_questions_out_of_their_range_are_named(fields: dict[str, str
         ({"rationale": "Number {} shows a row of dots and,"}, "rationale_cut"),
         ({"rationale": "Number {} of {} dots is what the row shows"}, "rationale_unended"),
         ({"answer": "77"}, "rationale_without_answer"),
+        ({"answer": "Yes"}, ""),
         ({"rationale": "How many dots has number {}? I count {}."}, "rationale_is_question"),
         ({"rationale": "We see seven dots, so the answer is 7 here.", "answer": "7"}, "rationales_alike"),
     ],

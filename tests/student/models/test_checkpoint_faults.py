@@ -72,3 +72,26 @@ def test_faults_of_a_checkpoint_are_named(
 
 def test_a_folder_without_files_has_no_fault(tmp_path: Path) -> None:
     assert list(find(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("template", "named"),
+    [
+        ("USER: {{ messages[0]['content'] }} ASSISTANT:", True),
+        ("<|im_start|>user\n{{ messages[0]['content'] }}<|im_end|>", False),
+        ("[{{ messages[0]['content'] }}]{{ eos_token }}", False),
+        ("", False),
+    ],
+)
+def test_a_chat_template_that_writes_no_turn_token_of_its_tokenizer_is_of_other_models(
+    template: str, named: bool, tmp_path: Path
+) -> None:
+    tokens = [{"content": token, "special": True} for token in ("<|endoftext|>", "<|im_start|>", "<|im_end|>")]
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"added_tokens": tokens}), encoding="utf-8")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>"}), encoding="utf-8")
+    if template:
+        (tmp_path / "chat_template.jinja").write_text(template, encoding="utf-8")
+    found = list(find(tmp_path))
+    assert [fault.name for fault in found] == ["template_foreign"] * named
+    if named:
+        assert "(<|im_start|>, <|im_end|>)" in found[0].problem
