@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from distill import redact, run_log
 from distill.errors import DistillError
+from distill.machine import child_process
 from distill.types import Progress, ProgressCallback
 
 _LOOK_S = 0.2
@@ -97,6 +98,7 @@ def _begin(
 ) -> None:
     global _reports, _ending
     _reports, _ending = reports, ending
+    child_process.leave_stdout()
     redact.know(*(secret.decode(errors="surrogatepass") for secret in secrets))
     if logged is not None:
         _open_for_life.enter_context(run_log.joined(*logged))

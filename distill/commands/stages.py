@@ -213,7 +213,7 @@ def _agreement(report: Mapping[str, Any], engine: str, path: Path) -> str:
     replies = report["replies"]
     return (
         f"verified: {replies['identical']} of {replies['compared']} greedy replies of {engine} are those of "
-        f"transformers ({100 * replies['identical_share']:.1f} %; {replies['different_replies']} different ones; "
+        f"transformers ({100 * replies['identical_share']:.1f} %; {replies['different_replies']} distinct texts; "
         f"{report['form']} form, {report['dtype']}), "
         f"top-1 agreement {100 * replies['top1_agreement']:.2f} % of {replies['tokens']:,} tokens; {path}"
     )

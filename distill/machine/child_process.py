@@ -5,6 +5,7 @@ A child leaves the signals of a terminal to its parent, and ends with it. SIGTER
 
 import os
 import signal
+import sys
 from multiprocessing import parent_process
 from multiprocessing.connection import wait as wait_for
 from threading import Thread
@@ -16,10 +17,16 @@ from distill.machine import interrupts
 
 def follow_parent() -> None:
     """Called first in a worker: its parent handles Ctrl-C and the end of a terminal."""
+    leave_stdout()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
+
+
+def leave_stdout() -> None:
+    """What a user's own code prints in a worker goes to stderr: stdout has the result of the command alone."""
+    sys.stdout = sys.stderr
 
 
 def _end_with_parent() -> None:

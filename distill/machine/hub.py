@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from distill.errors import first_line
+
 Kind = Literal["model", "dataset"]
 
 TIMEOUT_S = 4.0
@@ -30,6 +32,14 @@ _before = False
 def is_name(value: str) -> bool:
     """Whether a value that is not on this disk has the form of a name of the hub."""
     return bool(_NAME.fullmatch(value)) and not Path(value).exists()
+
+
+def load_fault(error: Exception) -> str:
+    """Why a checkpoint cannot be loaded, in one line. The client calls the path of a missing folder a wrong name."""
+    from huggingface_hub.errors import HFValidationError
+
+    is_path = isinstance(error, HFValidationError) or isinstance(error.__cause__, HFValidationError)
+    return "there is no such folder" if is_path else first_line(error)
 
 
 def why_unreached(name: str, kind: Kind = "model") -> str:

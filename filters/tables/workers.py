@@ -119,10 +119,9 @@ def _start_worker(loaded: Sequence[extensions.LoadedFile | str], environment: Ma
     # A process of the fork server has the environment of the first command of its parent.
     os.environ.clear()
     os.environ.update(environment)
-    sys.stdout = sys.stderr  # what a signal of the user prints: stdout is the command's
+    follow_parent()
     extensions.run_code(loaded)
     # A worker has one core: threads inside would compete for it.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     pa.set_cpu_count(1)
     leave_pandas_out()
-    follow_parent()

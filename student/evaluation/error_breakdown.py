@@ -68,8 +68,11 @@ def _limit(causes: _Causes, counts: Counter[str]) -> str | None:
     cause, first = ranked[0]
     share = f"{100 * (first / total):.0f} % of its replies that are not correct ({first:,} of {total:,})"
     if _interval(causes, cause, [name for name, _ in ranked])[0] <= 0.5:
+        together = intervals.wilson(first, sum(count for _, count in ranked))
+        differ = f"The {len(causes)} trainings of this student differ too much to name one cause"
+        limit = differ if together[0] > 0.5 else "No single cause limits this student"
         return (
-            f"No single cause limits this student: {cause} has {first:,} of {total:,} replies that "
+            f"{limit}: {cause} has {first:,} of {total:,} replies that "
             f"are not correct ({100 * (first / total):.0f} %), {ranked[1][0]} {ranked[1][1]:,}."
         )
     if cause not in _LIMITS:

@@ -29,6 +29,7 @@ from distill.recipe.recipe import Recipe
 from student.data import rows
 from student.export.model_card import write_model_card
 from student.models import siq_vl
+from student.models.library_output import hide_library_output
 from student.training.checkpoints.checkpoint_files import give_usual_modes, refused_writes
 from student.training.checkpoints.saved_model import require_saved
 
@@ -52,6 +53,7 @@ class {_IMAGE_PROCESSOR_CLASS}(Idefics3ImageProcessorPil):
 '''
 
 
+@hide_library_output()
 def export(run: Path, out: Path, *, stage: str | None = None, native: bool = True) -> str:
     """Write the student that a finished stage left to the new folder `out`; returns the stage's name.
 

@@ -29,6 +29,7 @@ from student.data.rows import data_folder, has_rationales
 from student.inference.reply_metrics import columns, shown_metrics
 
 CARD = "README.md"
+_REPLAY = "stage.replay."
 _PRIVATE = {"api_key_env", "base_url", "engine", "environment", "extra_headers", "server", "store"}
 """Keys of a recipe about the machine of the run, not about the student."""
 
@@ -163,9 +164,14 @@ def _stage_row(run: Path, stage: Stage) -> list[str]:
         manifest.fields.get(f"stage.{key}", getattr(stage, key))
         for key in ("data", "target", "train", "learning_rate")
     )
+    replayed = "".join(
+        f", {100 * share:g} % {name.removeprefix(_REPLAY)}"
+        for name, share in sorted(manifest.fields.items())
+        if name.startswith(_REPLAY)
+    )
     return [
         stage.name,
-        f"{data} ({target})" if is_traces(stage) else data,
+        (f"{data} ({target})" if is_traces(stage) else data) + replayed,
         ", ".join(train),
         f"{manifest.counts['steps']:,}",
         f"{manifest.tokens['trained']:,}",

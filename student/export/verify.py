@@ -26,6 +26,7 @@ from student.export.reply_comparison import ComparedStudent
 from student.inference.generation import Prompter
 from student.models import siq_vl, start_model
 from student.models.inputs import end_ids
+from student.models.library_output import hide_library_output
 
 RELOADED_LIMIT = 1e-5
 """Largest difference of logits between the export and the student of the run, both in float32."""
@@ -46,6 +47,7 @@ Serve = Callable[..., AbstractContextManager[VerifiedServer]]
 """serve(checkpoint, arguments=..., max_new_tokens=..., max_pixels=...); the arguments are vLLM's options by name."""
 
 
+@hide_library_output()
 def verify(
     recipe: Recipe,
     run: Path,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub.errors import HFValidationError, StrictDataclassError
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
@@ -379,10 +379,9 @@ def _readable(path_or_name: str) -> Iterator[None]:
             f"{path_or_name}: this checkpoint needs {library}, which is not installed: pip install {library}"
         ) from error
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError, StrictDataclassError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = hub.load_fault(error)
         if unreached:
             raise ModelError(hub.unreached_text(path_or_name, unreached, reason)) from error
-        reason = "there is no such folder" if isinstance(error.__cause__, HFValidationError) else reason
         reason = explain_pointers(Path(path_or_name)) or reason
         raise ModelError(
             f"{path_or_name}: this checkpoint cannot be loaded: {reason}\n"

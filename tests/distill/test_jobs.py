@@ -85,6 +85,19 @@ def refuse_when_ready(folder: Path, on_progress: ProgressCallback) -> None:
     raise DataError("nothing to read")
 
 
+def speak(on_progress: ProgressCallback) -> None:
+    print("a user's own code")
+
+
+def test_what_code_prints_in_a_job_goes_to_stderr(capfd: pytest.CaptureFixture[str]):
+    """stdout has the result of the command alone, such as the object of --json."""
+    with JobPool(1, lambda _: None) as pool:
+        pool.submit("speaks", speak)
+        assert all(future.exception() is None for _, future in pool.results())
+    printed = capfd.readouterr()
+    assert printed.out == "" and "a user's own code" in printed.err
+
+
 def test_jobs_are_given_back_by_name_and_may_bring_further_ones():
     reports: list[Progress] = []
     with JobPool(2, reports.append) as pool:

@@ -19,6 +19,7 @@ from student.export.gguf.decoder import decoder_settings, decoder_tensors
 from student.export.gguf.tokenizer import tokenizer_settings, tokens_around
 from student.export.gguf.vision import Tensors, vision_settings, vision_tensors
 from student.export.model_card import write_model_card
+from student.models.library_output import hide_library_output
 from student.training.checkpoints.checkpoint_files import refused_writes
 
 MODEL, MMPROJ = "model.gguf", "mmproj.gguf"
@@ -31,6 +32,7 @@ _BLOCK = 32  # values of a row that share a scale in q8_0
 _UNROUNDED = ("v.position_embd.", "v.patch_embd.", "adapter.boi", "adapter.eoi")
 
 
+@hide_library_output()
 def export_gguf(run: Path, out: Path, *, stage: str | None = None, weight_type: str = "f16") -> str:
     """Write the student that a finished stage left to the new folder `out`; returns the stage's name.
 

@@ -25,6 +25,7 @@ from student.export.convert import trained_student
 from student.export.gguf.files import MMPROJ, MODEL, tensors_of, type_of
 from student.export.gguf.tokenizer import image_ids
 from student.export.reply_comparison import ComparedStudent
+from student.models.library_output import hide_library_output
 
 IDENTICAL_SHARE = 0.95
 """Share of equal replies under which f32 or f16 files fail; transformers computes in float32."""
@@ -33,6 +34,7 @@ ServeGguf = Callable[..., AbstractContextManager[VerifiedServer]]
 """serve(model, mmproj, context=..., max_new_tokens=..., picture=..., image_ids=...)"""
 
 
+@hide_library_output()
 def verify_gguf(
     recipe: Recipe,
     run: Path,

@@ -365,7 +365,7 @@ def _load(teacher: Teacher, path: str) -> tuple[Any, Any]:
             text = hub.unreached_text(path, unreached, first_line(error))
             raise ModelError(f"teacher '{teacher.name}': {text}") from error
         raise ModelError(
-            f"teacher '{teacher.name}': {path} cannot be loaded: {first_line(error)}\n"
+            f"teacher '{teacher.name}': {path} cannot be loaded: {hub.load_fault(error)}\n"
             "check teachers.model (a directory beside the recipe, or a hub name that is in the local cache) and that "
             "config.json, *.safetensors and the processor files are there"
         ) from error

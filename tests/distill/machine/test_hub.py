@@ -80,6 +80,15 @@ def test_an_embedded_teacher_names_the_hub_that_is_not_reached(asked: list[str])
         embedded_teacher._load(teacher, "owner/name")
 
 
+def test_an_embedded_teacher_whose_folder_is_gone_says_that_there_is_none(tmp_path: Path) -> None:
+    from distill.recipe.sections.teachers import Teacher
+    from teacher.engines.embedded import embedded_teacher
+
+    gone = str(tmp_path / "gone" / "teacher")
+    with pytest.raises(ModelError, match="cannot be loaded: there is no such folder"):
+        embedded_teacher._load(Teacher(name="reader", backend="embedded", model=gone), gone)
+
+
 def test_a_look_up_of_the_host_that_hangs_ends_after_the_time_limit(
     asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

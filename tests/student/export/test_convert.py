@@ -155,8 +155,10 @@ def logits_of(folder: Path) -> torch.Tensor:
 
 def test_the_student_that_learned_rationales_is_exported_for_vllm(tmp_path: Path) -> None:
     students = trained(tmp_path / "run", "instruct", "reason", "answers_only")
+    transformers.logging.enable_progress_bar()
     shown = CliRunner().invoke(app, ["export", str(tmp_path / "run"), "--out", str(tmp_path / "out")])
     assert shown.exit_code == 0 and "stage reason" in shown.output, shown.output
+    assert "Loading weights" not in shown.stderr and "it/s" not in shown.stderr, "no bars of the libraries"
     config = transformers.AutoConfig.from_pretrained(tmp_path / "out")
     assert config.text_config.model_type == "llama"
     with torch.no_grad():

@@ -120,6 +120,12 @@ def test_a_student_without_evaluation_has_no_figures(run: Path) -> None:
     assert "was not evaluated" in card(run)[1], "another stage's figures are not this student's"
 
 
+def test_the_training_table_names_replayed_sources(run: Path) -> None:
+    assert "| reason | traces (rationale) |" in card(run)[1]
+    train_again(run, **{"stage.replay.align": 0.1, "stage.replay.captions": 0.25})
+    assert "| reason | traces (rationale), 10 % align, 25 % captions |" in card(run)[1]
+
+
 def train_again(run: Path, **fields: Any) -> None:
     manifest = Manifest.read(run / "train" / "reason")
     assert manifest is not None

@@ -132,7 +132,16 @@ def test_trainings_that_disagree_about_a_cause_name_no_limit():
     assert result["error_causes"]["perception"]["n"] == 760
     low, high = result["error_causes"]["perception"]["ci95"]
     assert low < 0.4 and high > 0.75  # the three trainings have 75, 40 and 75 %
-    assert result["limited_by"].startswith("No single cause limits this student: perception has 760 of 1,200")
+    told = "The 3 trainings of this student differ too much to name one cause: perception has 760 of 1,200"
+    assert result["limited_by"].startswith(told)
+
+
+def test_two_trainings_with_one_frequent_cause_are_not_said_to_have_none():
+    one, other = lines(perception=126, approach=2, right=22), lines(perception=111, approach=17, right=22)
+    told = error_breakdown(one, other)["limited_by"]
+    assert told.startswith("The 2 trainings of this student differ too much to name one cause: perception has 237")
+    close = error_breakdown(lines(perception=60, approach=58), lines(perception=58, approach=60))["limited_by"]
+    assert close.startswith("No single cause limits this student: perception has 118 of 236")
 
 
 def test_replies_that_an_older_version_scored_have_no_breakdown():
