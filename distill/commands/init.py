@@ -60,7 +60,7 @@ def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
     models, comments, lines_of_models = _models(settings)
     with TemporaryDirectory() as folder:
         table, root = find_table(source, local, Path(folder), settings, lines)
-        guessed, values = read_table(table, root, local, settings, lines)
+        guessed, values = read_table(table, root, local, Path(folder), settings, lines)
         recipe = derived_recipe(Recipe(), {"data": {split.NAME: values}}, f"the data of {source}")
         parts = Path(folder) / "parts"
         try:
@@ -68,8 +68,9 @@ def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
         except DataError as error:  # the rows of a folder of images lie in a file that is gone afterwards
             message = str(error).replace(str(Path(folder) / "questions.jsonl"), source)
             raise DataError(f"{message}{packed_hint(local) if 'missing_image' in message else ''}") from None
-        if root is not None and (parts / split.LEFT_OUT).is_file():  # of a file that is gone afterwards
-            bad_rows = [{**row, "source": str(root)} for row in read_jsonl(parts / split.LEFT_OUT)]
+        made = Path(values["source"]).parent == Path(folder)  # it is gone afterwards
+        if made and (parts / split.LEFT_OUT).is_file():
+            bad_rows = [{**row, "source": str(root or source)} for row in read_jsonl(parts / split.LEFT_OUT)]
             write_jsonl(parts / split.LEFT_OUT, bad_rows)
         has_gold, column = divided.golds[split.TEST] > 0, guessed.columns.get("answer")
         lines += [f"no test row has a right answer in the column {column!r}"] if column and not has_gold else []

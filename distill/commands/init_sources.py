@@ -12,7 +12,7 @@ import orjson
 
 from distill.artifacts.layout import RECIPE
 from distill.commands import split
-from distill.data import guessed_columns, sources, table_search
+from distill.data import guessed_columns, image_search, sources, table_search
 from distill.data.guessed_columns import ROLES, GuessedSource
 from distill.data.images.image_suffixes import OTHER_IMAGES, image_suffixes
 from distill.data.sources import NoSplitError, SourceTable
@@ -167,7 +167,12 @@ def _is_unclear(folder: Path) -> bool:
 
 
 def read_table(
-    values: dict[str, Any], root: Path | None, given: Path, settings: FirstSettings, lines: list[str]
+    values: dict[str, Any],
+    root: Path | None,
+    given: Path,
+    folder: Path,
+    settings: FirstSettings,
+    lines: list[str],
 ) -> tuple[GuessedSource, dict[str, Any]]:
     """The whole data section of a table within the `given` folder or file, with what was guessed said in `lines`."""
     try:
@@ -191,7 +196,21 @@ def read_table(
             "It would be lost as a row: put a line such as image,question,answer above it; if the line has column "
             "names, give --column image=NAME"
         )
-    guessed = guessed_columns.guess(table, settings.columns, given.resolve() if given.is_dir() else None)
+    near = given.resolve() if given.is_dir() else None
+    guessed = guessed_columns.guess(table, settings.columns, near)
+    if near and len(guessed.roots) != 1 and (columns_of_images := guessed.image_columns):
+        file = folder / "questions.jsonl"
+        if how := image_search.write_found(table, columns_of_images, near, file):
+            lines.append(how)
+            table = sources.SourceTable(label=table.label, kind="jsonl", files=(file,), root=near)
+            guessed = guessed_columns.guess(table, settings.columns)
+            values = {"source": str(file)}
+    if len(guessed.roots) > 1:
+        raise DataError(
+            f"{table.label}: several folders have images of the same names "
+            f"({', '.join(map(str, guessed.roots[:_SHOWN]))}); write the folder into the cells of the table, or move "
+            "the other folders away"
+        )
     if not guessed.names:
         first = next(iter(sources.rows(table)), None)
         raise DataError(
@@ -228,7 +247,12 @@ def read_table(
     if guessed.outside:
         lines.append("images: some paths or links lead out of that folder; allow_outside_root = true reads them")
     return GuessedSource(
-        format=guessed.format, columns=columns, names=guessed.names, images_root=guessed.images_root, outside=False
+        format=guessed.format,
+        columns=columns,
+        names=guessed.names,
+        images_root=guessed.images_root,
+        roots=guessed.roots,
+        outside=False,
     ), values
 
 

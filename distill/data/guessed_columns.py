@@ -64,8 +64,14 @@ class GuessedSource:
     names: Sequence[str]
     """All columns of the table."""
     images_root: Path
+    roots: Sequence[Path]
+    """Folders that have as many of the images; none where no image is found."""
     outside: bool
     """Whether the path of an image leads out of `images_root`."""
+
+    @property
+    def image_columns(self) -> list[str]:
+        return [name for name in _names_of(self.columns.get("image", ())) if name]
 
     @property
     def rest(self) -> list[str]:
@@ -104,7 +110,7 @@ def unread_tables(table: SourceTable, folder: Path) -> list[str]:
 def guess(table: SourceTable, given: Mapping[str, str | Sequence[str]], folder: Path | None = None) -> GuessedSource:
     """The guess for a table; the columns of `given` are not guessed. Images are looked for in `folder`, too.
 
-    Raises DataError for an unreadable table, and where several folders have images of the same names.
+    Raises DataError for an unreadable table.
     """
     rows = [row.values for row in islice(sources.rows(table), _LOOKED_AT) if isinstance(row, SourceRow)]
     names = _column_names(rows)
@@ -126,13 +132,15 @@ def guess(table: SourceTable, given: Mapping[str, str | Sequence[str]], folder: 
     cells = [cell for row in rows for name in shown for cell in _named(row.get(name))]
     if not cells:
         cells = [cell for row in rows for turn in _turns(row) for cell in _named(images_within(turn))]
-    root = places.root_of(cells)
+    roots = places.roots_of(cells)
+    root = roots[0] if len(roots) == 1 else table.root
     paths = [cell for cell in cells if isinstance(cell, str)]
     return GuessedSource(
         format=_format(names, rows, str(columns.get("answer", ""))),
         columns=columns,
         names=names,
         images_root=root,
+        roots=roots,
         outside=any(_leads_out(root, path) for path in paths if is_file(root / path)),
     )
 

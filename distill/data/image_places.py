@@ -6,9 +6,6 @@ from pathlib import Path
 
 from distill.data.images.image_names import ImageIndex, index_near, possible_names
 from distill.data.images.image_suffixes import has_image_suffix
-from distill.errors import DataError
-
-_SHOWN = 3
 
 
 class ImagePlaces:
@@ -27,19 +24,13 @@ class ImagePlaces:
         roots, count = self._best(cells)
         return count if len(roots) == 1 else 0
 
-    def root_of(self, cells: Sequence[str | int]) -> Path:
-        """The folder that most of the cells are relative to, the first one where none is. Raises DataError."""
+    def roots_of(self, cells: Sequence[str | int]) -> list[Path]:
+        """The folder that most of the cells are relative to; several where they are as good, or none."""
         paths = [Path(cell.removeprefix("file://")) for cell in cells if isinstance(cell, str)]
         if paths and all(path.is_absolute() for path in paths):
-            return Path(os.path.commonpath([path.parent for path in paths])).resolve()
+            return [Path(os.path.commonpath([path.parent for path in paths])).resolve()]
         roots, count = self._best(cells)
-        if count and len(roots) > 1:
-            raise DataError(
-                f"{self._folders[-1]}: several folders have images of the same names as {cells[0]!r} "
-                f"({', '.join(map(str, roots[:_SHOWN]))}); write the folder into the cells of the table, or move the "
-                "other folders away"
-            )
-        return roots[0] if count else self._folders[0]
+        return roots if count else []
 
     def _best(self, cells: Sequence[str | int]) -> tuple[list[Path], int]:
         """The folders from which most cells name an image, and how many do. The table's own folder is alone."""

@@ -5,6 +5,7 @@ The last row groups stay in memory. Does not decode anything.
 
 import os
 import threading
+import zlib
 from bisect import bisect_right
 from collections import OrderedDict
 from functools import lru_cache, partial
@@ -46,13 +47,20 @@ BYTE_RANGE = "byte range"
 BASE64_RANGE = "base64 range"
 """As BYTE_RANGE, for a range that holds the image in base64."""
 
-RANGES = (BYTE_RANGE, BASE64_RANGE)
+PACKED_RANGE = "packed range"
+"""As BYTE_RANGE, for a range that a zip archive has compressed."""
+
+RANGES = (BYTE_RANGE, BASE64_RANGE, PACKED_RANGE)
+
+Part = tuple[str, int, int]
+"""The last three values of a reference: column, row and index."""
+WHOLE: Part = "", 0, 0
 
 
-def byte_range(cell: Any) -> tuple[int, int]:
-    """First byte and number of bytes of an image cell that is a range of a file; (0, 0) for the whole file."""
+def byte_range(cell: Any) -> Part:
+    """What an image cell says of its range of a file; nothing for the whole file. Raises ImageError."""
     if "offset" not in cell and "length" not in cell:
-        return 0, 0
+        return WHOLE
     offset, length = cell.get("offset"), cell.get("length")
     if not (isinstance(offset, int) and isinstance(length, int) and offset >= 0 and length >= 0):
         raise ImageError("unsupported_image_cell", f"{cell!r:.200}: offset and length are numbers of bytes")
@@ -60,7 +68,10 @@ def byte_range(cell: Any) -> tuple[int, int]:
         raise ImageError("empty_image", "the image has no bytes")
     if length > MAX_BYTES:
         raise ImageError("too_many_bytes", f"{length} bytes, more than {MAX_BYTES}")
-    return offset, length
+    packed = cell.get("packed")
+    if packed not in (None, "deflate"):
+        raise ImageError("unsupported_image_cell", f"packed = {packed!r}; known: deflate")
+    return PACKED_RANGE if packed else BYTE_RANGE, offset, length
 
 
 _Group = tuple[str, int, str, int]
@@ -106,6 +117,11 @@ def _cell(path: str, column: str, row: int, index: int) -> Any:
 
 def range_bytes(column: str, data: bytes) -> bytes:
     """The image that a range of a file holds. Raises ImageError."""
+    if column == PACKED_RANGE:
+        try:
+            return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, MAX_BYTES + 1)
+        except zlib.error as error:
+            raise ImageError("unreadable_image", f"the image cannot be unpacked: {error}") from None
     return base64_images.decoded(data) if column == BASE64_RANGE else data
 
 

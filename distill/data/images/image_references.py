@@ -11,7 +11,7 @@ from pathlib import Path
 from distill.data.images import image_cells, image_files, stored_images
 from distill.data.images.base64_images import Base64Image, is_base64
 from distill.data.images.checked_images import checked_digest
-from distill.data.images.image_cells import BASE64_RANGE, BYTE_RANGE
+from distill.data.images.image_cells import BASE64_RANGE, Part
 from distill.data.images.image_names import possible_names
 from distill.data.images.image_paths import path_exists, path_within, similar_name
 from distill.data.row_values import ImageCell, whole_number
@@ -30,15 +30,13 @@ class ImageReferences:
     def __init__(self, source: DataSource, table: SourceTable, decode: Callable[[int], bool]) -> None:
         self._source, self._table, self._decode = source, table, decode
         self._copies = {stored.address: file for file, stored in table.stored.items()}
-        self._checked: OrderedDict[tuple[tuple[str, ...], tuple[int, int]], ImageRef | Future[ImageRef]] = (
-            OrderedDict()
-        )
+        self._checked: OrderedDict[tuple[tuple[str, ...], Part], ImageRef | Future[ImageRef]] = OrderedDict()
         self._lock = threading.Lock()
 
     def reference(self, cell: ImageCell, row: SourceRow) -> ImageRef:
         """A reference to one image that has been decoded once. Raises ImageError."""
         value = cell.value
-        part = (0, 0)
+        part = image_cells.WHOLE
         if isinstance(value, dict) and isinstance(value.get("bytes"), Base64Image):
             value = value["bytes"]
         if isinstance(value, dict) and not value.get("bytes") and isinstance(value.get("path"), str):
@@ -64,7 +62,7 @@ class ImageReferences:
             stored_images.keep(digest, data)
         return ImageRef(sha256=digest, path=row.table, column=cell.column, row=row.table_row, index=cell.index)
 
-    def _file(self, names: tuple[str, ...], part: tuple[int, int], *, decode: bool) -> ImageRef:
+    def _file(self, names: tuple[str, ...], part: Part, *, decode: bool) -> ImageRef:
         """A reference to the first of these files that is there; what was found is kept by the names in the rows.
 
         Of threads that want the same file at the same time one reads it.
@@ -93,7 +91,7 @@ class ImageReferences:
                 self._checked[key] = ref
         return ref
 
-    def _look_up(self, names: tuple[str, ...], part: tuple[int, int], *, decode: bool) -> ImageRef:
+    def _look_up(self, names: tuple[str, ...], part: Part, *, decode: bool) -> ImageRef:
         outside = self._source.allow_outside_root
         if self._table.root_address:
             return self._look_up_stored(names, part, decode=decode)
@@ -110,7 +108,7 @@ class ImageReferences:
             return self._stored(ref, decode=decode)
         return self._read(ref) if decode else _seen(ref)
 
-    def _look_up_stored(self, names: tuple[str, ...], part: tuple[int, int], *, decode: bool) -> ImageRef:
+    def _look_up_stored(self, names: tuple[str, ...], part: Part, *, decode: bool) -> ImageRef:
         """A reference to the first of these objects that is there; it is fetched with one request."""
         root, outside = self._table.root_address, self._source.allow_outside_root
         *others, last = (stored_images.address_within(root, name, allow_outside=outside) for name in names)
@@ -144,10 +142,10 @@ class ImageReferences:
         return replace(ref, sha256=digest)
 
 
-def _unread(path: str, part: tuple[int, int]) -> ImageRef:
+def _unread(path: str, part: Part) -> ImageRef:
     """A reference to a file, or to a range of it, whose bytes are not known yet."""
-    offset, length = part
-    return ImageRef(sha256="", path=path, column=BYTE_RANGE if length else "", row=offset, index=length)
+    column, offset, length = part
+    return ImageRef(sha256="", path=path, column=column, row=offset, index=length)
 
 
 def _seen(ref: ImageRef) -> ImageRef:

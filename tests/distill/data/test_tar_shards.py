@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -285,3 +286,15 @@ def test_the_mark_that_windows_editors_write_is_no_part_of_a_member(tmp_path: Pa
         found += reader.samples(recipe_for(tmp_path, folder))
     assert [(sample.question, sample.answers) for sample in found] == [("How many?", ("1",))] * 2
     assert found[0].id == found[1].id
+
+
+def test_a_packed_range_is_unpacked_and_a_damaged_or_unknown_one_costs_its_row(tmp_path: Path) -> None:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    packed = packer.compress(picture(0)) + packer.flush()
+    (tmp_path / "images.zip").write_bytes(b"head" + packed)
+    cell = {"path": "images.zip", "offset": 4, "length": len(packed), "packed": "deflate"}
+    cells = [cell, {**cell, "packed": "lzma"}, {**cell, "offset": 3}]
+    write_jsonl(tmp_path / "rows.jsonl", [{"image": each, "question": f"{at}?"} for at, each in enumerate(cells)])
+    samples, bad = read(recipe_for(tmp_path, "rows.jsonl"))
+    assert [image_files.read_bytes(sample.images[0]) for sample in samples] == [picture(0)]
+    assert [row.reason for row in bad] == ["unsupported_image_cell", "unreadable_image"]
