@@ -30,7 +30,7 @@ from distill.data.row_values import (
 )
 from distill.data.sources import SourceRow, SourceTable
 from distill.data.tables.table_kinds import KINDS, suffix_of
-from distill.errors import ImageError
+from distill.errors import DataError, ImageError
 from distill.recipe.sections.data import DataSource
 
 ROLES = ("image", "question", "answer")
@@ -247,7 +247,24 @@ def _format(names: Sequence[str], rows: Sequence[Mapping[str, Any]], answer: str
     # A column named A or 1 may be anything, so all answers must name choices. Of named choices none may be lost.
     strict = not set(CHOICES).intersection(names)
     held = [_holds_choices(cell, answer, strict) for cell, answer in asked]
-    return "scienceqa" if asked and (all if strict else any)(held) else "plain"
+    if not asked or not (all if strict else any)(held):
+        return "plain"
+    if _count_from_one(asked):
+        raise DataError(
+            f"column {answer!r}: the positions of the right choices seem to count from 1; write them from 0, or the "
+            "letters or texts of the choices"
+        )
+    return "scienceqa"
+
+
+def _count_from_one(asked: Sequence[tuple[Any, Any]]) -> bool:
+    """Whether answers are places among choices without labels, one is that of the last and none is the first, 0."""
+    read = [(Choices.read(cell), whole_number(answer)) for cell, answer in asked if _holds_choices(cell, None, False)]
+    places = [(str(answer), choices) for choices, answer in read if answer is not None and not choices.labels]
+    return any(place == str(len(choices.texts)) for place, choices in places) and all(
+        place.isdecimal() and 0 < int(place) <= len(choices.texts) and place not in choices.texts
+        for place, choices in places
+    )
 
 
 def _holds_choices(cell: Any, answer: Any, strict: bool) -> bool:

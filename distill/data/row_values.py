@@ -256,8 +256,9 @@ class Choices:
 
         None without an answer. Raises RowError.
         """
-        answer = whole_number(answer)
-        index = self._index(str(answer).strip()) if isinstance(answer, str | int) else answer
+        index = answer = whole_number(answer)
+        if isinstance(answer, bool | str) or str(answer) in self.labels:
+            index = self._index(str(answer).strip())
         if index is not None and (not isinstance(index, int) or not 0 <= index < len(self.texts)):
             raise RowError(
                 "bad_answer",
@@ -269,10 +270,12 @@ class Choices:
         """The place of the named choice; other text as it is."""
         if answer in self.labels:
             return self.labels.index(answer)
-        if _POSITION.fullmatch(answer):
-            return int(answer)
-        if answer in self.texts:
-            return self.texts.index(answer)
+        named = self.texts.index(answer) if answer in self.texts else None
+        place = int(answer) if _POSITION.fullmatch(answer) else None
+        if None not in (named, place) and named != place and place in range(len(self.texts)):
+            raise RowError("bad_answer", f"answer {answer!r} is the text of a choice and the position of another one")
+        if named is not None or place is not None:
+            return place if named is None else named
         letter = _LETTER.fullmatch(answer)
         return LETTERS.index(letter[1]) if letter else answer or None
 

@@ -379,3 +379,14 @@ def test_questions_of_one_conversation_are_said_to_be_asked_alone(tmp_path: Path
     (tmp_path / "data" / "rows.jsonl").write_bytes(b"".join(map(orjson.dumps, rows)).replace(b"}{", b"}\n{"))
     output = distill("data", "--out", "new").output
     assert ("turns: 20 of the first 20 rows ask several questions; each is asked alone" in output) is several
+
+
+@pytest.mark.parametrize(("kind", "first"), [(int, 1), (str, 1), (int, 0)])
+def test_places_of_choices_that_count_from_one_are_refused(tmp_path: Path, kind: type, first: int) -> None:
+    lines = [
+        {"image": name, "question": f"Which? {name}", "options": ["red", "blue"], "answer": kind(first + at % 2)}
+        for at, name in enumerate(photos(tmp_path / "images"))
+    ]
+    (tmp_path / "all.jsonl").write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    done = distill("all.jsonl")
+    assert (done.exit_code, "seem to count from 1" in done.output) == (2 * first, bool(first))

@@ -20,8 +20,9 @@ from source_rows import (
 
 import distill
 from distill.data import reader
-from distill.data.gold_answers import read_votes
+from distill.data.gold_answers import RowError, read_votes
 from distill.data.images import image_files
+from distill.data.row_values import Choices
 from distill.errors import DataError, DistillError, RecipeError
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow, Sample
@@ -383,3 +384,18 @@ def test_the_gold_answer_beside_a_chat_without_a_reply_is_read(folder: Path) -> 
     row = {"image": "0.png", "conversations": [{"from": "human", "value": "<image>How many?"}], "answer": "5"}
     found = read_rows(folder, [row], format="llava")[0]
     assert isinstance(found, Sample) and found.answers == ("5",)
+
+
+@pytest.mark.parametrize(
+    ("choices", "answer", "letter"),
+    [(["4", "2", "7"], "4", "A"), (["4", "2", "7"], "7", "C"), (["0", "1"], "1", "B"), (["4", "2", "7"], 2, "C")],
+)
+def test_a_text_that_is_a_number_names_the_choice_of_that_text(choices: list[str], answer: Any, letter: str) -> None:
+    assert Choices.read(choices).letter(answer) == letter
+
+
+@pytest.mark.parametrize("answer", ["2", "1", True, 3])
+def test_an_answer_that_may_name_two_choices_or_none_is_refused(answer: Any) -> None:
+    with pytest.raises(RowError) as raised:
+        Choices.read(["1", "2", "7"]).letter(answer)
+    assert raised.value.reason == "bad_answer"
