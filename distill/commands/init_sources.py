@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from distill.artifacts.layout import RECIPE
 from distill.commands import split
-from distill.data import guessed_columns, image_search, sources, table_search
+from distill.data import guessed_columns, image_search, image_tables, sources, table_search
 from distill.data.guessed_columns import ROLES, GuessedSource
 from distill.data.images.image_suffixes import OTHER_IMAGES, image_suffixes
 from distill.data.sources import NoSplitError, SourceTable
@@ -158,12 +160,12 @@ def _given_table(source: str, local: Path, settings: FirstSettings) -> dict[str,
 def _is_unclear(folder: Path) -> bool:
     """Whether a folder holds tables, and the reader of folders cannot tell which one is meant."""
     try:
-        sources.locate(_recipe({"source": str(folder.resolve())}), split.NAME)
+        table = sources.locate(_recipe({"source": str(folder.resolve())}), split.NAME)
+        return table.kind == "parquet" and len({frozenset(pq.read_schema(file).names) for file in table.files}) > 1
     except NoSplitError:
         return False
-    except DataError:
+    except (DataError, pa.ArrowException, OSError):
         return True
-    return False
 
 
 def read_table(
@@ -198,9 +200,13 @@ def read_table(
         )
     near = given.resolve() if given.is_dir() else None
     guessed = guessed_columns.guess(table, settings.columns, near)
-    if near and len(guessed.roots) != 1 and (columns_of_images := guessed.image_columns):
+    if near and len(guessed.roots) != 1:
         file = folder / "questions.jsonl"
-        if how := image_search.write_found(table, columns_of_images, near, file):
+        if guessed.image_columns:
+            how = image_search.write_found(table, guessed.image_columns, near, file)
+        else:
+            how = image_tables.write_joined(table, near, file) if "image" not in guessed.columns else None
+        if how:
             lines.append(how)
             table = sources.SourceTable(label=table.label, kind="jsonl", files=(file,), root=near)
             guessed = guessed_columns.guess(table, settings.columns)

@@ -21,7 +21,7 @@ from distill.artifacts.journal import write_jsonl
 from distill.commands import split_files
 from distill.data import formats, reader, sources
 from distill.data.images.base64_images import is_base64
-from distill.data.images.image_cells import BYTE_RANGE, PACKED_RANGE
+from distill.data.images.image_cells import BYTE_RANGE
 from distill.data.source_parts import DisjointSets
 from distill.data.sources import SourceRow, SourceTable
 from distill.errors import DataError, RecipeError
@@ -245,7 +245,7 @@ def _chosen(groups: Iterable[tuple[str, list[int]]], test: float, seed: int, lab
 
 def _link(rows: _Rows, table: SourceTable, recipe: Recipe, name: str, out: Path) -> str:
     """The images_root of the new files: `out` when the pictures beside the table could be linked there."""
-    named = [ref for ref in rows.refs.values() if ref.column in ("", BYTE_RANGE, PACKED_RANGE)]
+    named = [ref for ref in rows.refs.values() if ref.column == BYTE_RANGE or Path(ref.path) not in table.files]
     here, there = str(out.resolve()), table.root_address or str(table.root)
     if not named or here == there:
         return here

@@ -352,7 +352,9 @@ def _asks(cell: Any) -> bool:
 def _is_bytes(cell: Any) -> bool:
     if isinstance(cell, str):
         return is_base64(cell)
-    return isinstance(cell, bytes) or (isinstance(cell, dict) and not cell.keys().isdisjoint(("bytes", "offset")))
+    return isinstance(cell, bytes) or (
+        isinstance(cell, dict) and not cell.keys().isdisjoint(("bytes", "offset", "row"))
+    )
 
 
 def _named(cell: Any) -> list[str | int]:

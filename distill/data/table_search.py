@@ -20,6 +20,7 @@ from distill.errors import DataError
 SPLITS = ("train", "training", "validation", "valid", "val", "dev", "testmini", "test")
 """The split whose rows are used: the first one that a table has."""
 SUFFIXES = frozenset({".json", ".jsonl", ".csv", ".tsv"})
+_PARQUET = ".parquet"
 _MOST_FILES = 20
 """Files of one suffix in one folder; more of them are notes about one image each."""
 _LOOKED_AT = 20
@@ -69,8 +70,8 @@ def write_joined(questions: Path, folder: Path, out: Path) -> str | None:
 
 
 def _tables(folder: Path) -> list[Path]:
-    files = guessed_columns.files_below(folder, SUFFIXES)
-    beside = Counter((file.parent, file.suffix.lower()) for file in files)
+    files = guessed_columns.files_below(folder, {*SUFFIXES, _PARQUET})
+    beside = Counter((file.parent, file.suffix.lower()) for file in files if file.suffix.lower() != _PARQUET)
     return [file for file in files if beside[file.parent, file.suffix.lower()] <= _MOST_FILES]
 
 

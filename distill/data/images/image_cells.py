@@ -57,8 +57,13 @@ Part = tuple[str, int, int]
 WHOLE: Part = "", 0, 0
 
 
-def byte_range(cell: Any) -> Part:
-    """What an image cell says of its range of a file; nothing for the whole file. Raises ImageError."""
+def part_of_file(cell: Any) -> Part:
+    """What an image cell says of its range or its cell of a file; WHOLE for all of it. Raises ImageError."""
+    if "column" in cell and "row" in cell:
+        column, row = cell["column"], cell["row"]
+        if not (isinstance(column, str) and column and isinstance(row, int) and row >= 0):
+            raise ImageError("unsupported_image_cell", f"{cell!r:.200}: column is a name and row a number from 0")
+        return column, row, 0
     if "offset" not in cell and "length" not in cell:
         return WHOLE
     offset, length = cell.get("offset"), cell.get("length")

@@ -40,7 +40,7 @@ class ImageReferences:
         if isinstance(value, dict) and isinstance(value.get("bytes"), Base64Image):
             value = value["bytes"]
         if isinstance(value, dict) and not value.get("bytes") and isinstance(value.get("path"), str):
-            part = image_cells.byte_range(value)
+            part = image_cells.part_of_file(value)
             value = value["path"]
         value = whole_number(value)
         decode = self._decode(row.number)

@@ -7,6 +7,8 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from init_data import distill, read
 from PIL import Image
@@ -57,6 +59,10 @@ def init(cells: list[str], **columns: Sequence[object]) -> tuple[str, dict[int, 
     ]
     Path("data").mkdir(exist_ok=True)
     Path("data/rows.json").write_text(json.dumps(rows))
+    return read_init()
+
+
+def read_init() -> tuple[str, dict[int, int | None]]:
     done = distill("data", "--out", "new")
     if done.exit_code:
         return done.output, {}
@@ -153,3 +159,32 @@ def test_an_image_in_a_folder_that_a_column_may_name_is_refused(case: str) -> No
     write(files)
     others = ids[::-1] if case == "two columns" else list("abcdefgh")
     assert "several folders have images of the same names" in init(["image.bmp"] * 8, id=ids, other=others)[0]
+
+
+@pytest.mark.parametrize(
+    "case", ["clear", "another split", "an id twice", "an id is missing", "a plain id", "two columns"]
+)
+def test_images_of_another_parquet_table_are_joined_by_an_id_that_leads_to_one(case: str) -> None:
+    images = [{"id": f"n{at % 8}", "image": {"bytes": picture(at), "path": None}} for at in range(8)]
+    rows = [{"imageId": f"n{at}", "question": f"What is {at}?", "answer": "a"} for at in range(8)]
+    match case:
+        case "an id twice":
+            images.append({"id": "n7", "image": {"bytes": picture(9), "path": None}})
+        case "an id is missing":
+            images.pop()
+        case "a plain id":
+            rows = [{"id": row.pop("imageId"), **row} for row in rows]
+        case "two columns":
+            rows = [{**row, "image2": f"n{7 - at}"} for at, row in enumerate(rows)]
+        case _:
+            pass
+    split = "val" if case == "another split" else "train"
+    for name, table in (("x_instructions/train-0", rows), (f"x_images/{split}-0", images)):
+        path = Path("data", f"{name}.parquet")
+        path.parent.mkdir(parents=True)
+        pq.write_table(pa.Table.from_pylist(table), path)
+    printed, got = read_init()
+    if case == "clear":
+        assert got == EACH and "images: of the column 'image' in x_images, by the column 'imageId'" in printed
+    else:
+        assert not got and "image" in printed, printed

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import store_servers
 from source_rows import picture, recipe_for, write_jsonl
@@ -298,3 +300,13 @@ def test_a_packed_range_is_unpacked_and_a_damaged_or_unknown_one_costs_its_row(t
     samples, bad = read(recipe_for(tmp_path, "rows.jsonl"))
     assert [image_files.read_bytes(sample.images[0]) for sample in samples] == [picture(0)]
     assert [row.reason for row in bad] == ["unsupported_image_cell", "unreadable_image"]
+
+
+def test_a_cell_of_another_table_is_an_image_and_a_wrong_one_costs_its_row(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"picture": [picture(0), picture(1)]}), tmp_path / "images.parquet")
+    cell = {"path": "images.parquet", "column": "picture", "row": 1}
+    cells = [cell, {**cell, "row": -1}, {**cell, "row": 2}, {**cell, "path": "../images.parquet"}]
+    write_jsonl(tmp_path / "rows.jsonl", [{"image": each, "question": f"{at}?"} for at, each in enumerate(cells)])
+    samples, bad = read(recipe_for(tmp_path, "rows.jsonl"))
+    assert [image_files.read_bytes(sample.images[0]) for sample in samples] == [picture(1)]
+    assert [row.reason for row in bad] == ["unsupported_image_cell", "unreadable_image", "path_outside_root"]
