@@ -198,25 +198,8 @@ def read_table(
             "It would be lost as a row: put a line such as image,question,answer above it; if the line has column "
             "names, give --column image=NAME"
         )
-    near = given.resolve() if given.is_dir() else None
-    guessed = guessed_columns.guess(table, settings.columns, near)
-    if near and len(guessed.roots) != 1:
-        file = folder / "questions.jsonl"
-        if guessed.image_columns:
-            how = image_search.write_found(table, guessed.image_columns, near, file)
-        else:
-            how = image_tables.write_joined(table, near, file) if "image" not in guessed.columns else None
-        if how:
-            lines.append(how)
-            table = sources.SourceTable(label=table.label, kind="jsonl", files=(file,), root=near)
-            guessed = guessed_columns.guess(table, settings.columns)
-            values = {"source": str(file)}
-    if len(guessed.roots) > 1:
-        raise DataError(
-            f"{table.label}: several folders have images of the same names "
-            f"({', '.join(map(str, guessed.roots[:_SHOWN]))}); write the folder into the cells of the table, or move "
-            "the other folders away"
-        )
+    table, guessed = _guess(table, given, folder / "questions.jsonl", settings, lines)
+    values = values if table.files != (folder / "questions.jsonl",) else {"source": str(table.files[0])}
     if not guessed.names:
         first = next(iter(sources.rows(table)), None)
         raise DataError(
@@ -260,6 +243,31 @@ def read_table(
         roots=guessed.roots,
         outside=False,
     ), values
+
+
+def _guess(
+    table: SourceTable, given: Path, file: Path, settings: FirstSettings, lines: list[str]
+) -> tuple[SourceTable, GuessedSource]:
+    """The guess for a table. Rows whose images had to be searched are in `file`, which is then the table."""
+    near = given.resolve() if given.is_dir() else None
+    guessed = guessed_columns.guess(table, settings.columns, near)
+    if near and len(guessed.roots) != 1:
+        how = None
+        if guessed.image_columns:
+            how = image_search.write_found(table, guessed.image_columns, near, file)
+        elif "image" not in guessed.columns:
+            how = image_tables.write_joined(table, near, file)
+        if how:
+            lines.append(how)
+            table = SourceTable(label=table.label, kind="jsonl", files=(file,), root=near)
+            guessed = guessed_columns.guess(table, settings.columns)
+    if len(guessed.roots) > 1:
+        raise DataError(
+            f"{table.label}: several folders have images of the same names "
+            f"({', '.join(map(str, guessed.roots[:_SHOWN]))}); write the folder into the cells of the table, or move "
+            "the other folders away"
+        )
+    return table, guessed
 
 
 def _located(values: dict[str, Any], lines: list[str]) -> tuple[SourceTable, dict[str, Any]]:

@@ -41,7 +41,15 @@ from distill.extensions import DATA_FORMATS, FAILURES, Extension, call, call_fau
 from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.data import DataSource
 
-CHOICES = ("choices", "options", "Choices", "Options")
+CHOICES = (
+    "choices",
+    "options",
+    "Choices",
+    "Options",
+    "answer_choices",
+    "multiple_choices",
+    "multiple_choice_options",
+)
 TURNS = ("conversations", "messages", "conversation")
 ASKING = frozenset({"human", "user"})
 _NO_CHOICES: tuple[Any, ...] = ([], {}, "", "[]", "{}")

@@ -222,6 +222,18 @@ def test_choices_that_cannot_be_read_cost_their_rows_and_are_not_left_out_of_the
     assert "bad_choices: 1" in made("data")
 
 
+def test_choices_without_the_right_one_are_refused_and_not_left_out_of_the_question(tmp_path: Path) -> None:
+    names = images(tmp_path / "data", [f"{number}.png" for number in range(8)])
+    rows = [
+        {"image": name, "question": f"{name}?", "multiple_choices": ["4", "1"], "answer": "two"} for name in names
+    ]
+    write_json(tmp_path / "data" / "rows.json", rows)
+    assert "bad_answer: 8" in refused("data")
+    write_json(tmp_path / "data" / "rows.json", [{**row, "answer": "4"} for row in rows])
+    made("data")
+    assert {sample.answer for sample in read(Path("new/recipe.toml"))} == {"A"}
+
+
 def test_the_share_of_test_rows_grows_where_each_image_has_many(tmp_path: Path) -> None:
     names = images(tmp_path / "data", [f"{number}.png" for number in range(4)])
     rows = [[name, f"What is {at}?", "4"] for name in names for at in range(3)]
