@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.errors import RecipeError
+from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.rounds import HELD_OUT
 from distill.rounds.round_recipes import with_teachers_of_round
 
@@ -25,9 +26,11 @@ def check_rounds(context: CheckContext) -> Iterator[CheckResult]:
         )
         return
     same = [each.name for each in teachers if each.sampling.temperature == 0 and "{reply}" not in each.prompt]
-    if same:
+    # Questions of another source are new to the teachers in the first round.
+    before = "the first pass" if settings.questions == ASKED else "the round before" if settings.count > 1 else ""
+    if same and before:
         names = ", ".join(same)
-        message = f"{names} with temperature = 0 would write the same traces as in the first pass"
+        message = f"{names} with temperature = 0 would write the same traces as in {before}"
         yield warning("rounds.prompt", message, "set rounds.prompt with {reply}, or a temperature")
     split = (
         f" ({100 * settings.hold_out:.3g} % of the images of questions)" if settings.validation == HELD_OUT else ""

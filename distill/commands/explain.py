@@ -22,6 +22,7 @@ from distill.commands.explain_text import Explanation, Family, Twin, as_text, fa
 from distill.damaged_runs import damage_named
 from distill.errors import DataError
 from distill.recipe.sections.filter import PAIRS
+from distill.recipe.sections.rounds import REPLY
 from distill.trace_records.trace_lines import trace_fault
 
 _SHOWN = 5
@@ -33,12 +34,29 @@ _STATE = "_state"
 
 def explain_trace(run: Path, trace_id: str) -> str:
     """Everything known of the trace with this id, or with an id that begins so, as text; for the id of a sample, of
-    each of its traces. Raises DataError."""
-    with damage_named(run):
-        plan = run / "generate" / layout.PLAN
-        condition, sample_id = "sample_id = $1", trace_id.strip().lower()
-        rows = _Tables().rows([plan], condition, sample_id, columns="id", end="ORDER BY id") if plan.is_file() else []
-        return "\n\n".join(as_text(gather(run, name)) for name in [row["id"] for row in rows] or [trace_id])
+    each of its traces. Traces of the rounds of a run are found, too. Raises DataError."""
+    prefix = trace_id.strip().lower()
+    found = _passes_with(run, prefix)
+    of_sample = [(folder, name) for folder, row in found for name, sample in row if sample == prefix]
+    texts = []
+    for folder, name in of_sample or [(found[0][0] if found else run, trace_id)]:
+        with damage_named(folder):
+            texts.append(as_text(gather(folder, name)))
+    return "\n\n".join(texts)
+
+
+def _passes_with(run: Path, prefix: str) -> list[tuple[Path, list[tuple[str, str]]]]:
+    """The passes, from the first one on, with the traces (id and sample) of which one of both begins so."""
+    tables, found = _Tables(), []
+    for folder in [run, *sorted((run / layout.ROUNDS).glob("[0-9]*"), key=lambda each: int(each.name))]:
+        plan = folder / "generate" / layout.PLAN
+        if not prefix or not plan.is_file():
+            continue
+        condition = "(id >= $1 AND id < $2) OR (sample_id >= $1 AND sample_id < $2)"
+        rows = tables.noted([plan], f"{condition} ORDER BY id", *_range(prefix))
+        if rows:
+            found.append((folder, [(row["id"], row["sample_id"]) for row in rows]))
+    return found
 
 
 def gather(run: Path, trace_id: str) -> Explanation:
@@ -76,6 +94,7 @@ def gather(run: Path, trace_id: str) -> Explanation:
         arms=_arms(tables, folder / layout.ARM_DATASETS, name) if decided else (),
         visual=visual_weights(run, name),
         replies=student_replies(run, sample_id),
+        round=_round(run, samples[0]),
         pair=_pair(tables, folder / layout.ARM_DATASETS / PAIRS / layout.PAIRS_TABLE, name, sample_id),
     )
 
@@ -302,6 +321,14 @@ def _exports(folder: Path) -> tuple[str, ...]:
     entries = folder.iterdir() if folder.is_dir() else iter(())
     names = {path.name for path in entries if path.suffix in (".json", ".jsonl") or path.name == "webdataset"}
     return tuple(sorted(names - {"dataset_info.json"}))
+
+
+def _round(run: Path, sample: Mapping[str, Any]) -> str:
+    """The round that a run directory is, and the reply that sent the question back; "" for a run of its own."""
+    if run.resolve().parent.name != layout.ROUNDS:
+        return ""
+    reply = orjson.loads(sample["meta"] or "{}").get(REPLY, "")
+    return f"{run.resolve().name}; the student of the pass before gave this wrong reply:\n{reply}"
 
 
 def _pair(tables: _Tables, path: Path, trace_id: str, sample_id: str) -> str:

@@ -58,6 +58,8 @@ class Explanation:
     """Exports of the dataset that contain the trace under its id."""
     arms: Sequence[str] = ()
     """Arms of the ablation that contain it."""
+    round: str = ""
+    """The round that asked for it, and the student's reply that sent the question back; empty for a first pass."""
     pair: str = ""
     """Its part in the pair of its question, or why there is none; empty where no stage learns from pairs."""
     visual: Sequence[tuple[str, Sequence[str]]] = ()
@@ -79,6 +81,7 @@ def as_text(explanation: Explanation) -> str:
                 *(("where", f"{file}, row {row:,}") for file, row in explanation.rows),
                 *([("exports", ", ".join(explanation.exports))] if explanation.exports else []),
                 *([("arms", ", ".join(explanation.arms))] if explanation.arms else []),
+                *([("round", explanation.round)] if explanation.round else []),
                 *([("pair", explanation.pair)] if explanation.pair else []),
                 ("teacher", author),
                 ("outcome", f"{record['outcome']} (finish reason {record['finish_reason'] or 'unknown'})"),

@@ -13,12 +13,13 @@ from typing import Any, Protocol
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import PREDICTIONS
 from distill.commands.stages import filter_stage, generate_stage, logged, recorded
+from distill.errors import StaleError
 from distill.python_api import verbs
 from distill.recipe.recipe import Recipe
 from distill.rounds.make_round import RoundSteps, make_round, selected_traces
-from distill.rounds.results import pass_fields, rounds_text, write_results
+from distill.rounds.results import pass_fields, read_results, restore_results, rounds_text, write_results
 from distill.rounds.round_recipes import VALIDATION, evaluation_recipe, pass_folder, round_folder, student_of_pass
-from distill.rounds.verdicts import BETTER, Replies, judge_round, measure
+from distill.rounds.verdicts import BETTER, CONTINUES, Replies, judge_round, measure
 
 
 class Finish(Protocol):
@@ -49,6 +50,7 @@ class _Passes:
             return ""
         if verdict.kind == BETTER:
             self.best = number
+        if verdict.kind in CONTINUES:
             return ""
         return f"round {number} is the last one: {verdict.text}"
 
@@ -69,16 +71,23 @@ def all_rounds(
         filter_traces=partial(finish, filter_stage),
         train=train_and_evaluate,
     )
-    ended = ""
+    ended, before = "", read_results(run)
     for number in range(1, recipe.rounds.count + 1):
         passes.write("")
-        made = make_round(recipe, run, number, steps)
-        ended = made.ended or passes.add(
-            _validate(recipe, run, number, finish), {"returned": made.returned, "traces": made.traces}
-        )
+        try:
+            made = make_round(recipe, run, number, steps)
+            ended = made.ended or passes.add(
+                _validate(recipe, run, number, finish), {"returned": made.returned, "traces": made.traces}
+            )
+        except StaleError as error:
+            if before is not None:
+                # A refused command changes nothing: the rounds that are finished stay in the results.
+                restore_results(run, before)
+            where = f"the settings of round {number} follow from [rounds] and from the passes before it"
+            raise StaleError(f"{error}\n{where}") from None
         if ended:
             break
-    passes.write(ended or f"all {recipe.rounds.count} rounds of the recipe are done")
+    passes.write(ended or f"rounds.count = {recipe.rounds.count} is reached")
     return rounds_text(run)
 
 

@@ -39,7 +39,7 @@ def finish_stage(stage: Callable[..., Any], recipe: Recipe, run: Path, /, *, red
     except StaleError as error:
         if redo_stale:
             return stage(recipe, run, fresh=True, **options)
-        if "other settings" not in str(error) or "--redo-stale" in str(error):
+        if "--fresh" not in str(error) or "--redo-stale" in str(error):
             raise
         raise StaleError(f"{error}\n`distill run --redo-stale` makes every such stage again") from None
 

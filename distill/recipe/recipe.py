@@ -139,7 +139,8 @@ class Recipe(Section):
             *(("teachers", teacher, teachers) for teacher in settings.teachers),
         ):
             if value is not None and value not in known:
-                raise ValueError(unknown_value(f"rounds.{name}", value, known))
+                learns = "; a round trains a stage that learns rationales from traces" if name == "stage" else ""
+                raise ValueError(unknown_value(f"rounds.{name}", value, known) + learns)
         if not settings.count:
             return self
         for teacher in self.teachers:
@@ -147,10 +148,11 @@ class Recipe(Section):
             if samples is not None and (wrong := teacher.samples_problem("rounds.samples", samples)):
                 raise ValueError(f"teachers.{teacher.name}: {wrong}")
         sources = [name for name in self.data if name != self.eval.data]
-        if settings.questions not in sources:
-            raise ValueError(unknown_value("rounds.questions", settings.questions, sources))
-        if settings.validation is not None and settings.validation not in sources:
-            raise ValueError(unknown_value("rounds.validation", settings.validation, sources))
+        for name, value in (("questions", settings.questions), ("validation", settings.validation)):
+            if value == self.eval.data:
+                raise ValueError(f"rounds.{name} = {value!r} is the test set (eval.data): name another source")
+            if value is not None and value not in sources:
+                raise ValueError(unknown_value(f"rounds.{name}", value, sources))
         if settings.attempts > 1 and self.eval.engine != "embedded":
             raise ValueError(
                 f"rounds.attempts = {settings.attempts} draws replies of an embedded student, but eval.engine is "

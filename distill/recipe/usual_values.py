@@ -95,12 +95,14 @@ def _keys(recipe: Recipe) -> Iterator[UnusualValue]:
 def _combined(recipe: Recipe) -> Iterator[UnusualValue]:
     """Figures that several keys give together."""
     for stage in recipe.stages:
-        yield from _of_stage(stage, f"stages.{stage.name}")
+        # A source of traces, such as the earlier passes of a round, is learned like the traces of the stage.
+        replayed = [share for name, share in stage.replay.items() if recipe.data[name].format != "traces"]
+        yield from _of_stage(stage, f"stages.{stage.name}", sum(replayed))
     for teacher in recipe.teachers:
         yield from _of_teacher(teacher, f"teachers.{teacher.name}")
 
 
-def _of_stage(stage: Stage, path: str) -> Iterator[UnusualValue]:
+def _of_stage(stage: Stage, path: str, replayed: float) -> Iterator[UnusualValue]:
     if (lora := stage.lora) is not None:
         yield UnusualValue(
             path=f"{path}.lora.alpha",
@@ -109,11 +111,11 @@ def _of_stage(stage: Stage, path: str) -> Iterator[UnusualValue]:
             usual=_ADAPTER_SCALE,
             about=f"The output of the adapters is scaled by alpha, {lora.alpha}, over the rank, {lora.rank}",
         )
-    if stage.replay:
+    if replayed:
         yield UnusualValue(
             path=f"{path}.replay",
             name="stages.*.replay",
-            value=sum(stage.replay.values()),
+            value=replayed,
             usual=_REPLAYED,
             about="The share of the tokens that replayed sources have, in all",
             is_share=True,

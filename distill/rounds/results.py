@@ -30,8 +30,12 @@ def pass_fields(
 
 def write_results(run: Path, passes: Sequence[Mapping[str, Any]], *, best: int, student: Path, ended: str) -> None:
     """Write what is known so far. `ended`: why there is no further round; empty while there may be one."""
-    fields = {"passes": passes, "best": best, "student": str(student), "ended": ended}
-    write_json(run / ROUNDS / ROUNDS_RESULTS, fields)
+    restore_results(run, {"passes": passes, "best": best, "student": str(student), "ended": ended})
+
+
+def restore_results(run: Path, results: Mapping[str, Any]) -> None:
+    """Write what `read_results` gave."""
+    write_json(run / ROUNDS / ROUNDS_RESULTS, results)
 
 
 def read_results(run: Path) -> dict[str, Any] | None:

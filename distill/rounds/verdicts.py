@@ -1,7 +1,7 @@
 """Whether a round helped, from the replies to the validation questions alone: its gain, and guards.
 
-A round is taken over when it gains more than `rounds.min_gain_points` over the best pass before it. Otherwise, or
-when a guard speaks, the rounds end and the best student stays. Never sees the test set.
+The rounds go on while a round gains more than `rounds.min_gain_points` over the best pass before it. Otherwise, or
+when a guard speaks, they end. A round that gains nothing is never the best pass. Never sees the test set.
 """
 
 from collections import Counter
@@ -17,9 +17,11 @@ from distill.stats.intervals import Delta
 Replies = Sequence[Mapping[str, Any]]
 """Predictions of an evaluation (student/inference/scoring.py), in the order of its questions."""
 
-BETTER, SMALL_GAIN = "better", "small_gain"
+BETTER, NOT_BETTER, SMALL_GAIN = "better", "not_better", "small_gain"
 COMMON_ANSWER, LONGER_REPLIES, ACCURACY_LOST = "common_answer", "longer_replies", "accuracy_lost"
 """What a verdict on a round can be; the last three are guards."""
+CONTINUES = (BETTER, NOT_BETTER)
+"""The verdicts with which the rounds go on; a round that is not better is allowed by a negative least gain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +96,10 @@ def judge_round(settings: Rounds, first: Replies, best: Replies, now: Replies) -
     if gain.ci95[1] < 0:
         return RoundVerdict(kind=ACCURACY_LOST, text=f"the student answers worse than before: {points}", gain=gain)
     if 100 * gain.delta <= settings.min_gain_points:
-        text = f"the round gains {points}; it must gain more than {settings.min_gain_points:g} are asked for"
+        text = f"the round gains {points}; rounds.min_gain_points asks for more than {settings.min_gain_points:g}"
         return RoundVerdict(kind=SMALL_GAIN, text=text, gain=gain)
-    return RoundVerdict(kind=BETTER, text=f"the round gains {points}", gain=gain)
+    kind = BETTER if gain.delta > 0 else NOT_BETTER
+    return RoundVerdict(kind=kind, text=f"the round gains {points}", gain=gain)
 
 
 def _is_correct(reply: Mapping[str, Any]) -> bool:

@@ -105,7 +105,7 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
         if not written.rows:
             raise DataError(
                 f"{folder}: the arm {arm} holds no trace that can be trained on{_without(counts)}; "
-                "look at the generate stage"
+                + (_NO_PAIRS if arm == PAIRS else "look at the generate stage")
             )
         dataset.replace(temporary, folder)
         listed = {PAIRS_TABLE: describe(folder / PAIRS_TABLE)} if counts else {}
@@ -118,6 +118,12 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
             counts={"rows": written.rows, "unreadable": len(written.unreadable), **counts},
         ).write(folder)
     return folder
+
+
+_NO_PAIRS = (
+    "a pair is a right and a wrong trace of one question: ask for more traces of a question (samples of a teacher), "
+    "or at a higher temperature, or leave the stage with preference out"
+)
 
 
 def _without(counts: Mapping[str, int]) -> str:

@@ -398,9 +398,10 @@ def test_the_exit_code_names_the_signal_that_ended_the_command(
     assert CliRunner().invoke(cli.app, [command, str(recipe)]).exit_code == 130, "of a later command in this process"
 
 
-def test_run_names_the_flag_that_makes_stale_stages_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("made_from", ["other settings", "other images of [data.questions]"])
+def test_run_names_the_flag_that_makes_stale_stages_again(tmp_path: Path, made_from: str) -> None:
     def stale(recipe: object, run: Path) -> str:
-        raise StaleError(f"{run}: was made from other settings")
+        raise StaleError(f"{run} was made from {made_from}; undo the change, or start over with --fresh")
 
     with pytest.raises(StaleError, match="distill run --redo-stale"):
         whole_run.finish_stage(stale, load("tiny"), tmp_path, redo_stale=False)

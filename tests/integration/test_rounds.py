@@ -209,6 +209,18 @@ def test_a_round_learns_new_and_earlier_traces_with_their_rationales(finished: P
     assert all(row.rationale[1] > row.rationale[0] and "<think>" in row.response for row in read)
 
 
+def test_explain_finds_a_trace_of_a_round_and_shows_the_reply_that_sent_its_question_back(finished: Path) -> None:
+    decided = pq.read_table(finished / "run/rounds/2/filter/decisions.parquet").to_pylist()[0]
+    told = CliRunner().invoke(app, ["explain", str(finished / "run"), decided["id"]]).output
+    reply = next(
+        sample.meta["reply"]
+        for sample in reader.samples(load(finished / "run/rounds/2/recipe.toml"))
+        if sample.id == decided["sample_id"]
+    )
+    assert "round    2; the student of the pass before gave this wrong reply:" in told
+    assert all(line.strip() in told for line in reply.splitlines())
+
+
 def test_no_picture_of_a_validation_question_is_asked_or_trained_on(finished: Path) -> None:
     recipe = load(finished / "recipe.toml")
     questions, held_out = (
@@ -224,7 +236,7 @@ def test_a_second_command_finds_everything_done(finished: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in (finished / "run" / "rounds").rglob("manifest.json")}
     results = run(finished)
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    assert results["ended"] == "all 2 rounds of the recipe are done" and len(results["passes"]) == 3
+    assert results["ended"] == "rounds.count = 2 is reached" and len(results["passes"]) == 3
 
 
 def results_of_stages(folder: Path) -> dict[Path, bytes]:
@@ -256,9 +268,11 @@ def test_a_run_that_moved_with_its_world_is_finished_and_a_replaced_image_makes_
 def test_status_shows_the_rounds_with_their_gain(finished: Path) -> None:
     text = CliRunner().invoke(app, ["status", str(finished / "run")]).output
     assert "first pass" in text and "round 2" in text and "gain, points" in text
-    assert "best student: that of round 2" in text
+    assert (
+        "best student: that of the first pass" in text and "not better" in text
+    )  # no reply of so small a student is right
     fields = orjson.loads(CliRunner().invoke(app, ["status", str(finished / "run"), "--json"]).output)
-    assert fields["rounds"]["best"] == 2 and fields["rounds"]["passes"][1]["gain"]["n"] > 0
+    assert fields["rounds"]["best"] == 0 and fields["rounds"]["passes"][1]["gain"]["n"] > 0
     alone = CliRunner().invoke(app, ["status", str(finished / "run" / "rounds" / "1")])
     assert alone.exit_code == 0 and "selected" in alone.output
 
@@ -268,7 +282,7 @@ def test_killed_at_any_point_the_same_command_ends_with_the_same_bytes(finished:
     world(tmp_path)
     at = ("1", "answers", "answers-2", "questions", "generate", "dataset", "train", "validation", "2", "3")
     die_in_turn(KILLS, *((tmp_path / "recipe.toml", tmp_path / "run", where) for where in at))
-    assert run(tmp_path)["best"] == 2
+    assert len(run(tmp_path)["passes"]) == 3
     assert digests(tmp_path) == digests(finished)
 
 
@@ -282,6 +296,26 @@ def test_more_rounds_are_added_to_those_that_are_there(finished: Path) -> None:
     before = digests(finished)
     assert len(run(finished, {"rounds.count": "3"})["passes"]) == 4
     assert digests(finished) == before
+
+
+def test_a_refused_change_keeps_the_results_of_the_rounds_and_says_where_its_settings_come_from(
+    finished: Path,
+) -> None:
+    results = (finished / "run/rounds/rounds.json").read_bytes()
+    overrides = orjson.dumps({"rounds.ageing": "0.5"}).decode()
+    ended = forked.run(RUN, finished / "recipe.toml", finished / "run", overrides)
+    assert "stage.replay.rounds_pass_0: " in ended.stderr and "`distill run --redo-stale`" in ended.stderr
+    assert "the settings of round 2 follow from [rounds] and from the passes before it" in ended.stderr
+    assert (finished / "run/rounds/rounds.json").read_bytes() == results
+
+
+def test_a_rise_is_the_best_pass_and_a_fall_that_the_recipe_allows_is_not(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "copy")
+    for number, said in enumerate(("{number}", "{gold}", "{number}")):
+        plant(tmp_path / "copy", number, said, 9)
+    results = run(tmp_path / "copy")
+    assert [each["verdict"] for each in results["passes"]] == [None, "better", "accuracy_lost"]
+    assert results["best"] == 1 and results["student"].endswith("rounds/1/train/reason/model")
 
 
 def plant(folder: Path, number: int, said: str, tokens: int) -> None:

@@ -38,11 +38,20 @@ def scoring_body(teacher: Teacher, given: str, chat: list[dict[str, Any]], model
     }
 
 
+_REMEDY = "let a teacher score that runs on vLLM or is embedded (stages.visual.teacher, stages.rollouts.teacher)"
+
+
 def scored_text(body: Any, payload: bytes, latency_s: float, given: str, top_k: int) -> Completion:
     """The log-probabilities of `given` in a server's answer, and those of the `top_k` likeliest tokens in each place.
 
     `payload` is for the message of an error. Raises Failure where there are none.
     """
+    if isinstance(body, Mapping) and body.get("choices") and body.get("prompt_logprobs") is None:
+        raise Failure(
+            "garbled_response",
+            f"a reply without prompt_logprobs, so this server cannot score texts: {excerpt(payload)}; {_REMEDY}",
+            remedy=_REMEDY,
+        )
     try:
         entries = body["prompt_logprobs"]
         pieces = [

@@ -105,6 +105,8 @@ def test_what_several_keys_give_together_has_a_range_too(tmp_path: Path) -> None
     assert [each.path for each in unusual_values(greedy, *PARTS)] == ["teachers.a.sampling.temperature"]
     replayed = recipe(tmp_path, stages__reason__replay__test="0.9")
     assert [each.path for each in unusual_values(replayed, *PARTS)] == ["stages.reason.replay"]
+    traces = {"stages__reason__replay__test": "0.9", "data__test__format": "traces"}
+    assert not unusual_values(recipe(tmp_path, **traces), *PARTS)  # as a round learns the traces of earlier passes
 
 
 def unusual(value: object, *usual: object, path: str = "stages.reason.x") -> UnusualValue:

@@ -31,6 +31,7 @@ from distill.rounds.verdicts import (
     BETTER,
     COMMON_ANSWER,
     LONGER_REPLIES,
+    NOT_BETTER,
     SMALL_GAIN,
     judge_round,
     measure,
@@ -64,7 +65,13 @@ def test_a_round_that_gains_is_better_and_one_that_gains_too_little_is_not() -> 
     assert verdict(replies(10), replies(20)).kind == BETTER
     assert verdict(replies(10), replies(10)).kind == SMALL_GAIN
     told = verdict(replies(10), replies(20), min_gain_points=25.0)
-    assert told.kind == SMALL_GAIN and "+25.0 points" in told.text and "more than 25 are asked for" in told.text
+    assert told.kind == SMALL_GAIN and "+25.0 points" in told.text and told.text.endswith("asks for more than 25")
+
+
+def test_a_round_that_gains_nothing_is_not_better_whatever_the_recipe_allows() -> None:
+    for now in (replies(10), replies(9)):
+        assert verdict(replies(10), now, min_gain_points=-100.0).kind == NOT_BETTER
+    assert verdict(replies(10), replies(11), min_gain_points=-100.0).kind == BETTER
 
 
 def test_a_round_is_compared_with_the_best_one_before_it_and_not_with_the_first() -> None:
@@ -158,12 +165,12 @@ def test_without_rounds_a_recipe_stays_as_it_is(place: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ('validation = "test"', "rounds.validation"),
+        ('validation = "test"', r"rounds.validation = 'test' is the test set"),
         ('validation = "questions"', "a source beside"),
         ('questions = "elsewhere"', "rounds.questions"),
-        ('questions = "test"', "rounds.questions"),
+        ('questions = "test"', r"rounds.questions = 'test' is the test set"),
         ('questions = "more"\nvalidation = "more"\n[data.more]\nsource = "questions.jsonl"', "name two sources"),
-        ('stage = "other"', "rounds.stage"),
+        ('stage = "other"', "rounds.stage.*a round trains a stage that learns rationales"),
         ('teachers = ["nobody"]', "rounds.teachers"),
         (
             'samples = 2\n[[teachers]]\nname = "b"\nmodel = "owner/b"\nsamples = 4\nuntil = { correct = 3 }',
@@ -398,7 +405,8 @@ sampling.temperature = 0.0
 
 
 def checked(place: Path, rounds: str, teachers: str = TEACHERS) -> list[tuple[str, str]]:
-    made = recipe(place, f"{teachers}\n[rounds]\ncount = 1\n{rounds}\n")
+    count = "" if "count = " in rounds else "count = 1\n"
+    made = recipe(place, f"{teachers}\n[rounds]\n{count}{rounds}\n")
     return [
         (result.state, result.message)
         for result in check_rounds(CheckContext(made, place / "run", gpu_name=None, seconds=60.0))
@@ -417,6 +425,9 @@ def test_a_check_warns_of_teachers_that_would_write_the_same_again(place: Path) 
         "large with temperature = 0"
     )
     assert [state for state, _ in checked(place, 'prompt = "{question} Not: {reply}"')] == ["ok"]
+    other = 'questions = "more"\n[data.more]\nsource = "questions.jsonl"'
+    assert [state for state, _ in checked(place, other)] == ["ok"]
+    assert "in the round before" in checked(place, f"count = 2\n{other}")[0][1]
 
 
 def test_a_plan_says_what_rounds_add(place: Path) -> None:

@@ -77,3 +77,10 @@ def test_the_token_of_the_text_comes_first_then_the_likeliest() -> None:
 def test_what_holds_no_scores_is_an_error_that_says_so(body: Any) -> None:
     with pytest.raises(Failure, match=r"prompt_logprobs of a text|does not end with the given text"):
         scored_text(body, b"{}", 0.0, "7", 1)
+
+
+def test_a_server_that_replies_without_scores_is_no_outage_and_the_key_to_change_is_named() -> None:
+    body = {"choices": [{"message": {"role": "assistant", "content": "7"}}]}
+    with pytest.raises(Failure, match=r"cannot score texts.*stages\.visual\.teacher") as caught:
+        scored_text(body, b"{}", 0.0, "7", 1)
+    assert caught.value.remedy
