@@ -26,7 +26,6 @@ _EFFECTS: Final = (
     "replies_unformed",
     "replies_endless",
     "wrong_in_common",
-    "not_learned",
     "own_rows_only",
 )
 """Findings about a result, which may have many causes: they come after others that are as sure."""

@@ -93,7 +93,9 @@ def of_no_learning(
     replies: Sequence[Prediction],
     tokens_right: float | None,
 ) -> Iterator[Finding]:
-    """The finding of a student with a bad result that does not answer its own rows either."""
+    """What a bad result is not due to, where the student does not answer its own rows either; no fault by itself, for
+    a short training of a hard task is none.
+    """
     if learning(learned, replies) != "not_learned":
         return
     is_fitted = tokens_right is not None and tokens_right >= _FITTED
@@ -102,6 +104,7 @@ def of_no_learning(
     )
     yield Finding(
         name="not_learned",
+        kind="open",
         problem=f"{figures(arm, learned, replies)}, so the test does not explain the result{at_end}",
         certainty="likely",
         change="what differs between training and asking: the student's chat template, "

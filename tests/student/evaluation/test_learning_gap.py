@@ -111,6 +111,7 @@ def test_a_student_that_answers_its_own_rows_alone_has_learned_them_by_heart(tmp
 
 def test_a_student_that_does_not_answer_its_own_rows_has_not_learned(tmp_path: Path) -> None:
     early = explained(tmp_path, replies(4), replies(5), tokens_right=0.5)
+    assert early["not_learned"].kind == "open", "a short training of a hard task is no fault"
     assert "learning rate, steps" in early["not_learned"].change
     fitted = explained(tmp_path, replies(4), replies(5), tokens_right=0.97)
     assert "chat template" in fitted["not_learned"].change and "97 % right tokens" in fitted["not_learned"].problem
