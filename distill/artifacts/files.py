@@ -153,6 +153,7 @@ def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
     `durable`, no disk is waited for: a power cut may leave the file old, empty or torn. Use it only for files that
     can be made again and whose readers ignore an empty file.
     """
+    path = path if path.name else path.resolve()
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     with storage_errors(path):
         make_folder(path.parent)

@@ -361,7 +361,7 @@ def scale_text(plan: ScalePlan, recipe: Recipe) -> str:
     rows = [
         ("agents", f"{plan.agents:,} {what}"),
         ("samples", f"{plan.samples:,}"),
-        ("units", f"{plan.units:,} of at most {recipe.engine.unit_rows:,} samples or so"),
+        ("units", f"{plan.units:,} of about {_rows_of_unit(plan.samples, recipe.engine.unit_rows):,} samples"),
         ("units of an agent", f"{plan.units / plan.agents:,.1f}"),
         ("traces", f"{bound}{plan.traces:,.0f}"),
         ("output tokens", _known(plan.output_tokens, lambda value: f"{bound}{value:,.0f}")),
@@ -387,6 +387,11 @@ def scale_text(plan: ScalePlan, recipe: Recipe) -> str:
         )
     notes.append("hours: at the rate of the run on one machine, for each agent; the cost of storage is for a month")
     return "\n".join([table(("what", "amount"), rows), *notes])
+
+
+def _rows_of_unit(samples: int, unit_rows: int) -> int:
+    """About, because the number of partitions is a power of 2, with a limit: less than `unit_rows`, or more."""
+    return -(-samples // range_count(samples, unit_rows))
 
 
 def _known(value: float | None, text: Any) -> str:

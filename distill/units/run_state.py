@@ -86,7 +86,8 @@ def read_run_state(store: ObjectStore) -> RunState:
     except FileNotFoundError:
         hosts = ", ".join(agent["host"] for agent in agents if agent["works"])
         state = f"{hosts} still reads the source" if hosts else "no run has begun here; `distill generate` begins one"
-        raise StaleError(f"{store.address}: {state}") from None
+        failed = [f"failed: {each['host']} {each['pid']}: {each['error']}" for each in _objects(store, FAILURES)]
+        raise StaleError("\n".join([f"{store.address}: {state}", *failed])) from None
     committed = set(committed_units(store))
     partitions = len(plan["partitions"])
     return RunState(

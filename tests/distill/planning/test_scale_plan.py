@@ -235,6 +235,11 @@ def test_more_machines_than_units_and_a_source_without_questions_are_reported(
     recipe = load(tmp_path / "mine.toml")
     with pytest.raises((DataError, RecipeError), match="holds no"):
         plan_scale(recipe, tmp_path / "run", engine="ray", samples=None, agents=None)
+    small = plan_scale(recipe, tmp_path / "run", engine="ray", samples=10**8, agents=1)
+    assert "16,384 of about 6,104 samples" in scale_text(small, recipe)
+    tiny = load(tmp_path / "mine.toml", {"engine.unit_rows": "60"})
+    most = plan_scale(tiny, tmp_path / "run", engine="ray", samples=10**9, agents=1)
+    assert "1,048,576 of about 954 samples" in scale_text(most, tiny), "the number of partitions has a limit"
     few = plan_scale(recipe, tmp_path / "run", engine="ray", samples=100, agents=1000)
     assert "--agents with fewer machines gives at least 16 units" in scale_text(few, recipe)
     more = plan_scale(recipe, tmp_path / "run", engine="ray", samples=3200, agents=100)

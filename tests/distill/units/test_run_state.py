@@ -102,6 +102,10 @@ def test_a_run_that_has_not_begun_says_so_and_who_reads_the_source(tmp_path: Pat
         read_run_state(store)
     with joined(store, tmp_path), pytest.raises(StaleError, match="still reads the source"):
         read_run_state(store)
+    with pytest.raises(ValueError), joined(store, tmp_path):
+        raise ValueError("the source holds no rows")
+    with pytest.raises(StaleError, match=r"no run has begun.*\nfailed: .*the source holds no rows"):
+        read_run_state(store)
 
 
 def test_an_agent_that_ends_with_an_error_leaves_the_reason(tmp_path: Path) -> None:
@@ -112,7 +116,7 @@ def test_an_agent_that_ends_with_an_error_leaves_the_reason(tmp_path: Path) -> N
     assert [failure["error"] for failure in read_run_state(store).failures] == ["the teacher is gone"]
 
 
-def test_status_writes_a_file_for_a_monitoring_system(tmp_path: Path) -> None:
+def test_status_writes_a_file_for_a_monitoring_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begin(LocalStore(tmp_path / "run"))
     address, file = f"file://{tmp_path / 'run'}", tmp_path / "metrics" / "run.prom"
     file.parent.mkdir()
@@ -129,6 +133,10 @@ def test_status_writes_a_file_for_a_monitoring_system(tmp_path: Path) -> None:
     assert {name.partition("{")[0] for name in values} == named and list(file.parent.iterdir()) == [file]
     folder = CliRunner().invoke(cli.app, ["status", str(tmp_path), "--open-metrics", str(file)])
     assert folder.exit_code == 2 and "give the address of a run in a store" in folder.output
+    monkeypatch.chdir(tmp_path)
+    for place in (".", str(tmp_path)):
+        refused = CliRunner().invoke(cli.app, ["status", address, "--open-metrics", place])
+        assert refused.exit_code == 1 and "a folder for a file" in refused.output
 
 
 def test_status_of_an_address_is_a_table_or_json_and_writes_nothing(tmp_path: Path) -> None:
