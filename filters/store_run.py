@@ -29,7 +29,7 @@ from distill.object_store.recipe_stores import open_run_store
 from distill.recipe.recipe import Recipe
 from distill.types import ProgressCallback, unwatched
 from distill.units import image_shards
-from distill.units.agent_record import joined
+from distill.units.agent_record import joined, named_by_address
 from distill.units.stored_run import (
     finished_plan,
     pull_finished_plan,
@@ -120,7 +120,7 @@ def filter_in_store(
             remove_leftovers_of(store, each.units)
         return manifest
 
-    with joined(store, scratch, lease_s=recipe.engine.lease_s) as agent:
+    with joined(store, scratch, lease_s=recipe.engine.lease_s) as agent, named_by_address(run, store.address):
         if (finished := find()) is not None:
             return finished
         traces.forget()

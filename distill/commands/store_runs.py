@@ -45,9 +45,20 @@ def generate_stage_in_store(recipe: Recipe, address: str, overrides: Sequence[st
     with own_scratch(recipe, address) as scratch, watch() as on_progress:
         run = scratch / "run"
         compared = verbs.compare_asked(recipe, run)
-        generate_in_store(recipe, address, scratch, limit=limit, on_progress=on_progress)
-        blocks = [funnel(run), damage(run), compared.summary() if compared is not None else ""]
+        manifest = generate_in_store(recipe, address, scratch, limit=limit, on_progress=on_progress)
+        blocks = [funnel(run), damage(run), _errors_kept(manifest, address)]
+        blocks += [compared.summary()] if compared is not None else []
     return "\n\n".join(block for block in blocks if block) + f"\ntraces: {address}"
+
+
+def _errors_kept(manifest: Manifest, address: str) -> str:
+    """How errors are asked again, which the units of a store keep; empty without any."""
+    if not (count := manifest.counts["errors_to_ask_again"]):
+        return ""
+    return (
+        f"{count:,} traces ended in an error, and this command does not ask them again: "
+        f"distill pull {as_argument(address)} DIR, then distill generate RECIPE --run DIR"
+    )
 
 
 def filter_stage_in_store(recipe: Recipe, address: str, overrides: Sequence[str], *, fresh: bool) -> str:

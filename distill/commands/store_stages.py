@@ -23,7 +23,7 @@ from distill.commands.stages import evaluate_students, train_stage
 from distill.commands.status import evaluation_fields
 from distill.commands.store_runs import filter_stage_in_store, generate_stage_in_store, local_command, slurm_folder
 from distill.commands.whole_run import not_evaluated, require_fit
-from distill.errors import DistillError, RecipeError
+from distill.errors import RecipeError
 from distill.local_paths import as_argument
 from distill.machine.child_process import interrupt
 from distill.object_store.interface import ObjectStore
@@ -31,7 +31,7 @@ from distill.object_store.recipe_stores import open_run_store
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import is_traces
 from distill.types import Progress, ProgressCallback
-from distill.units.agent_record import joined
+from distill.units.agent_record import joined, named_by_address
 from distill.units.run_state import read_agents
 from distill.units.stored_run import own_scratch, pull_generate, pull_manifest
 from distill.units.stored_stage import pull_file, pull_stage, stage_files
@@ -177,25 +177,16 @@ def _run_of_stage(recipe: Recipe, address: str, stage: str) -> Iterator[Path]:
             store = open_run_store(recipe, address)
             scratch = stack.enter_context(own_scratch(recipe, address))
             run = scratch / "run"
-            stack.enter_context(_named_by_address(run, address))
             if processes.is_main():
                 agent = stack.enter_context(joined(store, scratch, lease_s=recipe.engine.lease_s))
+            stack.enter_context(named_by_address(run, address))
+            if processes.is_main():
                 stack.enter_context(copied_to_store(agent, stage, run / stage, every_s=recipe.engine.seal_s))
                 agent.live = partial(_live, run, stage)
             _pull_inputs(store, recipe, run, stage)
         yield own_disks.share_on_disk(run)
         if processes.is_main():
             store.put(f"run/{RECIPE}", recipe.to_toml().encode())
-
-
-@contextmanager
-def _named_by_address(run: Path, address: str) -> Iterator[None]:
-    """Let an error name the run that the user named, and not its copy on this machine."""
-    try:
-        yield
-    except DistillError as error:
-        error.args = tuple(each.replace(str(run), address) if isinstance(each, str) else each for each in error.args)
-        raise
 
 
 def _live(run: Path, stage: str) -> dict[str, Any]:

@@ -358,10 +358,11 @@ def _costs(
 def scale_text(plan: ScalePlan, recipe: Recipe) -> str:
     what = "jobs of a Slurm array" if plan.engine == "slurm" else "tasks of a Ray cluster"
     bound = "" if plan.unit_s is not None else "<= "
-    rows = [
+    rows = -(-plan.samples // range_count(plan.samples, recipe.engine.unit_rows))
+    facts = [
         ("agents", f"{plan.agents:,} {what}"),
         ("samples", f"{plan.samples:,}"),
-        ("units", f"{plan.units:,} of about {_rows_of_unit(plan.samples, recipe.engine.unit_rows):,} samples"),
+        ("units", f"{plan.units:,} of about {rows:,} samples"),
         ("units of an agent", f"{plan.units / plan.agents:,.1f}"),
         ("traces", f"{bound}{plan.traces:,.0f}"),
         ("output tokens", _known(plan.output_tokens, lambda value: f"{bound}{value:,.0f}")),
@@ -386,12 +387,7 @@ def scale_text(plan: ScalePlan, recipe: Recipe) -> str:
             "not known: set the prices in teachers.price and store.price; a finished small run gives the amounts"
         )
     notes.append("hours: at the rate of the run on one machine, for each agent; the cost of storage is for a month")
-    return "\n".join([table(("what", "amount"), rows), *notes])
-
-
-def _rows_of_unit(samples: int, unit_rows: int) -> int:
-    """About, because the number of partitions is a power of 2, with a limit: less than `unit_rows`, or more."""
-    return -(-samples // range_count(samples, unit_rows))
+    return "\n".join([table(("what", "amount"), facts), *notes])
 
 
 def _known(value: float | None, text: Any) -> str:

@@ -30,7 +30,7 @@ import orjson
 from distill import redact
 from distill.artifacts.files import write_text
 from distill.artifacts.manifest import canonical, versions
-from distill.errors import StaleError, StorageError
+from distill.errors import DistillError, StaleError, StorageError
 from distill.machine import interrupts
 from distill.object_store.interface import ObjectStore
 from distill.object_store.retrying_store import LONGEST_PAUSE_S
@@ -253,6 +253,16 @@ def joined(store: ObjectStore, scratch: Path, *, lease_s: float = LEASE_S) -> It
         thread.join(lease_s)
         with _left_to_the_lease():
             agent.end()
+
+
+@contextmanager
+def named_by_address(run: Path, address: str) -> Iterator[None]:
+    """Let an error name the run that the user named, and not its copy on this machine."""
+    try:
+        yield
+    except DistillError as error:
+        error.args = tuple(each.replace(str(run), address) if isinstance(each, str) else each for each in error.args)
+        raise
 
 
 def _keep_beating(agent: AgentRecord, closed: threading.Event) -> None:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from distill.artifacts.files import describe
 from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.cli import app
-from distill.errors import DataError, StaleError
+from distill.errors import DataError, NothingKept, StaleError
 from distill.object_store.local_store import LocalStore
 from distill.object_store.open_store import open_store
 from distill.units.commits import committed_units
@@ -149,6 +149,20 @@ def test_another_policy_is_refused_replaced_with_fresh_and_measures_nothing(worl
     assert changed.counts["selected"] <= 30 and store.list_objects(SIGNAL_UNITS) == commits
     pull_stage(store, "filter", tmp_path / "pulled" / "filter")
     assert outputs(tmp_path / "pulled") == local(world, store, tmp_path / "plain")
+
+
+def test_a_policy_that_keeps_nothing_is_told_of_the_run_and_not_of_a_folder_of_the_agent(
+    world: World, tmp_path: Path
+) -> None:
+    """Its error is read on other machines, too."""
+    sections(world, 30)
+    store, address = LocalStore(tmp_path / "store"), f"file://{tmp_path / 'store'}"
+    generate_in_store(world.recipe(), address, tmp_path / "first")
+    world.head += '\n[[filter.rules]]\nname = "all"\ndrop = "outcome = \'complete\'"'
+    with pytest.raises(NothingKept, match=f"^{store.address}/filter: no trace of 90 is kept"):
+        filter_in_store(world.recipe(), address, tmp_path / "first")
+    (failure,) = read_run_state(store).failures
+    assert f"{store.address}/filter: no trace" in failure["error"] and "first" not in failure["error"]
 
 
 def test_agents_share_the_units_and_outlive_a_killed_one(world: World, tmp_path: Path) -> None:

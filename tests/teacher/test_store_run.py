@@ -351,6 +351,20 @@ def test_a_machine_without_some_images_gives_its_units_back_and_commits_no_error
     assert generate_in_store(recipe, address, tmp_path / "scratch").counts["complete"] == 90
 
 
+def test_errors_that_units_keep_are_asked_again_in_a_folder_as_the_command_says(world: World, tmp_path: Path) -> None:
+    """It once counted them as "errors to ask again", and the same command asked none of them."""
+    sections(world)
+    world.rows = [*world.rows[:4], world.rows[4] | {"question": "fault=500x3"}]
+    world.teachers[0]["max_retries"] = 0
+    recipe, address = world.recipe(), f"file://{tmp_path / 'store'}"
+    for _ in range(2):
+        text = store_runs.generate_stage_in_store(recipe, address, [], limit=None)
+        assert "3 traces ended in an error, and this command does not ask them again: distill pull" in text
+    world.run = tmp_path / "pulled"
+    pull_generate(open_store(address), world.run)
+    assert world.generate().counts["complete"] == 15
+
+
 def test_a_run_of_which_all_questions_failed_says_how_they_are_asked_again(world: World, tmp_path: Path) -> None:
     """Its finished units keep the errors, so the same command alone failed for ever."""
     sections(world)
