@@ -357,12 +357,11 @@ def _costs(
 
 def scale_text(plan: ScalePlan, recipe: Recipe) -> str:
     what = "jobs of a Slurm array" if plan.engine == "slurm" else "tasks of a Ray cluster"
-    bound = "" if plan.unit_s is not None else "<= "
-    rows = -(-plan.samples // range_count(plan.samples, recipe.engine.unit_rows))
-    facts = [
+    bound, parts = "" if plan.unit_s is not None else "<= ", range_count(plan.samples, recipe.engine.unit_rows)
+    rows = [
         ("agents", f"{plan.agents:,} {what}"),
         ("samples", f"{plan.samples:,}"),
-        ("units", f"{plan.units:,} of about {rows:,} samples"),
+        ("units", f"{plan.units:,} of about {-(-plan.samples // parts):,} samples"),
         ("units of an agent", f"{plan.units / plan.agents:,.1f}"),
         ("traces", f"{bound}{plan.traces:,.0f}"),
         ("output tokens", _known(plan.output_tokens, lambda value: f"{bound}{value:,.0f}")),
@@ -387,7 +386,7 @@ def scale_text(plan: ScalePlan, recipe: Recipe) -> str:
             "not known: set the prices in teachers.price and store.price; a finished small run gives the amounts"
         )
     notes.append("hours: at the rate of the run on one machine, for each agent; the cost of storage is for a month")
-    return "\n".join([table(("what", "amount"), facts), *notes])
+    return "\n".join([table(("what", "amount"), rows), *notes])
 
 
 def _known(value: float | None, text: Any) -> str:
