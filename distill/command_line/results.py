@@ -192,7 +192,8 @@ def export(
         typer.Option(
             metavar="FORMAT",
             help="Export the dataset for other trainers instead: llava, llama-factory, ms-swift or "
-            "webdataset; repeatable.",
+            "webdataset; or the pairs of a preference stage: trl-pairs, llama-factory-pairs or ms-swift-pairs; "
+            "repeatable.",
         ),
     ] = None,
     lmms_eval: Annotated[

@@ -21,6 +21,9 @@ _HEAD = (
     "verdict",
 )
 
+_MEASURES = {"taught": "the share of questions taught", "blind_gap": "image", "rank_surprisal": "fit"}
+"""The measures of the model, as the table calls them."""
+
 
 def gain_text(expected: ExpectedGain) -> str:
     """One line a teacher, the verdict, what limits each teacher, and what the prediction rests on."""
@@ -96,7 +99,10 @@ def limit(gain: TeacherGain, expected: ExpectedGain) -> str:
         return "none of its kept traces fits into the student's input"
     if predicted.outside:
         ranges = expected.model.ranges
-        seen = (f"{name} is outside of {ranges[name][0]:.2f} to {ranges[name][1]:.2f}" for name in predicted.outside)
+        seen = (
+            f"{_MEASURES[name]} is outside of {ranges[name][0]:.2f} to {ranges[name][1]:.2f}"
+            for name in predicted.outside
+        )
         return f"{', '.join(seen)}, which the known pairs have"
     if measured.sayable < _LEAST_TAUGHT:
         return (

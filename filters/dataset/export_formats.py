@@ -29,6 +29,12 @@ DATASET_INFO: Mapping[str, Any] = {
     },
 }
 """The entry of dataset_info.json, without the name of the file."""
+PAIRS_INFO: Mapping[str, Any] = {
+    **DATASET_INFO,
+    "ranking": True,
+    "columns": {"messages": "messages", "chosen": "chosen", "rejected": "rejected", "images": "images"},
+}
+"""The same for pairs."""
 DATASET_INFO_FILE = "dataset_info.json"
 
 
@@ -93,6 +99,8 @@ class ExportFormat:
     """What the trainer would take for a mark of its own wherever it stands in a text."""
     guide: str = ""
     """Markdown of the export's README: how to train from it. {name} is the dataset's."""
+    pairs: bool = False
+    """Whether an example is a pair: a question, its right reply and its wrong one as three messages."""
 
 
 def llava(example: DatasetRow, paths: Sequence[str]) -> dict[str, Any]:
@@ -154,6 +162,56 @@ tar that it is given and silently leaves out what others have beyond them: give 
     ),
 }
 """The project's formats by their names in the recipe; `webdataset` is a folder of tars."""
+
+
+def trl_pairs(example: DatasetRow, paths: Sequence[str]) -> dict[str, Any]:
+    """TRL puts the marks of pictures before the first question itself."""
+    *prompt, right, wrong = map(dict, example.messages)
+    return {"id": example.id, "prompt": prompt, "chosen": [right], "rejected": [wrong], "images": list(paths)}
+
+
+def llama_factory_pairs(example: DatasetRow, paths: Sequence[str]) -> dict[str, Any]:
+    record = llama_factory(example, paths)
+    *prompt, right, wrong = record["messages"]
+    return {**record, "messages": prompt, "chosen": right, "rejected": wrong}
+
+
+def ms_swift_pairs(example: DatasetRow, paths: Sequence[str]) -> dict[str, Any]:
+    record = ms_swift(example, paths)
+    *talk, wrong = record["messages"]
+    return {**record, "messages": talk, "rejected_response": wrong["content"]}
+
+
+PAIR_FORMATS: Mapping[str, ExportFormat] = {
+    "trl-pairs": ExportFormat(
+        file="trl-pairs.jsonl",
+        record=trl_pairs,
+        pairs=True,
+        guide="""## TRL: `trl-pairs.jsonl`
+
+`datasets.load_dataset("json", data_files="trl-pairs.jsonl", split="train")`, then
+`.cast_column("images", datasets.List(datasets.Image()))` with this folder as working directory, for `DPOTrainer`.""",
+    ),
+    "llama-factory-pairs": ExportFormat(
+        file="llama-factory-pairs.jsonl",
+        record=llama_factory_pairs,
+        tags=FORMATS["llama-factory"].tags,
+        pairs=True,
+        guide="""## LLaMA-Factory: `llama-factory-pairs.jsonl`, `dataset_info.json`
+
+`stage: dpo`, `dataset_dir: <this folder>` and `dataset: {name}`.""",
+    ),
+    "ms-swift-pairs": ExportFormat(
+        file="ms-swift-pairs.jsonl",
+        record=ms_swift_pairs,
+        tags=FORMATS["ms-swift"].tags,
+        pairs=True,
+        guide="""## ms-swift: `ms-swift-pairs.jsonl`
+
+`ROOT_IMAGE_DIR=<this folder> swift rlhf --rlhf_type dpo --dataset <this folder>/ms-swift-pairs.jsonl`.""",
+    ),
+}
+"""Formats of pairs by their names; recipes do not have them, because pairs are made for a training stage."""
 
 
 def chosen_formats(names: Sequence[str], folder: Path) -> dict[str, ExportFormat]:

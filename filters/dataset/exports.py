@@ -5,6 +5,7 @@ records under names made from their content, once for all formats; every path is
 folder is built under a temporary name and replaces the last export; unchanged pictures are linked, not copied.
 """
 
+import dataclasses
 import hashlib
 import json
 import logging
@@ -21,14 +22,18 @@ import pyarrow.parquet as pq
 from distill import redact
 from distill.artifacts.files import new_folder, storage_errors
 from distill.artifacts.integrity import require_finished
-from distill.artifacts.layout import DATASET, by_number
-from distill.errors import DataError, RecipeError
+from distill.artifacts.layout import ARM_DATASETS, DATASET, PAIRS_TABLE, by_number
+from distill.artifacts.manifest import Manifest
+from distill.errors import DataError, RecipeError, StaleError
 from distill.extensions import EXPORT_FORMATS, FAILURES, call, describe, problem
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.filter import PAIRS
 from filters.dataset.export_formats import (
     DATASET_INFO,
     DATASET_INFO_FILE,
     FORMATS,
+    PAIR_FORMATS,
+    PAIRS_INFO,
     DatasetRow,
     ExportFormat,
     ExportImage,
@@ -61,16 +66,33 @@ def export(run: Path, formats: Sequence[str], destination: Path) -> dict[str, in
     Raises DataError when there is something at `destination` or a format has no such name, StaleError when the filter
     stage is not finished.
     """
-    unknown = [name for name in formats if problem(EXPORT_FORMATS, name, FORMATS)]
+    known = {**FORMATS, **PAIR_FORMATS}
+    unknown = [name for name in formats if problem(EXPORT_FORMATS, name, known)]
     if unknown or not formats:
         raise DataError(
             f"formats of the dataset: {', '.join(sorted(set(unknown))) or 'none'}; name one or more of "
-            f"{', '.join(FORMATS)}, FILE.py:NAME, or the entry point of a package"
+            f"{', '.join(known)}, FILE.py:NAME, or the entry point of a package"
         )
-    chosen = chosen_formats(formats, Path.cwd())
-    require_finished(run, "filter", next_step="run `distill filter` first")
+    pairs = {name: PAIR_FORMATS[name] for name in PAIR_FORMATS if name in formats}
+    singles = chosen_formats([name for name in formats if name not in pairs], Path.cwd())
+    if pairs and singles:
+        raise DataError(f"{', '.join(pairs)}: pairs and single traces are two datasets; give each its own --out")
+    filtered = require_finished(run, "filter", next_step="run `distill filter` first")
+    source = _pairs_folder(run, filtered) if pairs else run / "filter" / DATASET
     with new_folder(destination) as folder:
-        return _write(run / "filter" / DATASET, folder, chosen, run.resolve().name)
+        return _write(source, folder, pairs or singles, run.resolve().name)
+
+
+def _pairs_folder(run: Path, filtered: Manifest) -> Path:
+    """The folder of a run's pairs. Raises StaleError where there are none of its filter stage."""
+    folder = run / "filter" / ARM_DATASETS / PAIRS
+    made = Manifest.read(folder)
+    if made is None or made.inputs["filter"] != filtered.fingerprint:
+        raise StaleError(
+            f"{folder}: there are no pairs of this filter stage; `distill train` makes them before it trains a stage "
+            "with [stages.preference]"
+        )
+    return folder
 
 
 def write(
@@ -118,6 +140,19 @@ def read(dataset: Path) -> Iterator[DatasetRow]:
             raise DataError(f"{file}: cannot be read as a dataset: {error}; run the filter stage again") from None
 
 
+def read_pairs(folder: Path) -> Iterator[DatasetRow]:
+    """The pairs in the folder of an arm: the messages of the right trace, then the reply of the wrong one."""
+    chosen = set(pq.read_table(folder / PAIRS_TABLE, columns=["chosen"])["chosen"].to_pylist())
+    waiting: dict[str, DatasetRow] = {}
+    for row in read(folder):
+        other = waiting.pop(row.values["sample_id"], None)
+        if other is None:
+            waiting[row.values["sample_id"]] = row
+            continue
+        right, wrong = (row, other) if row.id in chosen else (other, row)
+        yield dataclasses.replace(right, messages=[*right.messages, wrong.messages[-1]])
+
+
 def _example(row: dict[str, Any]) -> DatasetRow:
     pictures = []
     for cell in row.pop("images"):
@@ -144,7 +179,8 @@ def _write(
     shards = Shards(folder / formats["webdataset"].file, shard_bytes=shard_bytes) if "webdataset" in formats else None
     changed = dict.fromkeys(formats, 0)
     count = weighted = 0
-    for example in read(dataset):
+    pairs = any(export_format.pairs for export_format in formats.values())
+    for example in read_pairs(dataset) if pairs else read(dataset):
         paths = [pictures.add(picture) for picture in example.pictures] if lines else []
         for records in lines.values():
             records.add(example, paths)
@@ -160,8 +196,10 @@ def _write(
     if shards is not None:
         shards.close()
         counts |= {f"{formats['webdataset'].file}/{tar}": examples for tar, examples in shards.files.items()}
-    if "llama-factory" in formats:
-        entry = {"file_name": formats["llama-factory"].file, **DATASET_INFO}
+    for form, info in (("llama-factory", DATASET_INFO), ("llama-factory-pairs", PAIRS_INFO)):
+        if form not in formats:
+            continue
+        entry = {"file_name": formats[form].file, **info}
         (folder / DATASET_INFO_FILE).write_bytes(orjson.dumps({name: entry}, option=orjson.OPT_INDENT_2) + b"\n")
         counts[DATASET_INFO_FILE] = None
     failures = {form: records.failures for form, records in lines.items() if records.failed}
@@ -181,10 +219,11 @@ def _readme(
     weighted: int,
     failures: Mapping[str, str],
 ) -> str:
+    pairs = any(made.pairs for made in formats.values())
     parts = [
-        f"# {name}: {count:,} examples for other trainers",
-        "Made by `distill` from the folder `dataset` of a run, whose README.md says where the data "
-        "comes from. All paths are relative to this folder.",
+        f"# {name}: {count:,} {'pairs' if pairs else 'examples'} for other trainers",
+        f"Made by `distill` from {'right and wrong traces' if pairs else 'the dataset'} of a run; the README.md of "
+        "its folder `filter/dataset` says where the data comes from. All paths are relative to this folder.",
     ]
     unweighted = [f"`{made.file}`" for form, made in formats.items() if form in FORMATS and made.record is not None]
     if weighted and unweighted:

@@ -38,6 +38,9 @@ TESTED = {
     "distill export runs/photos-distill --out student --verify": "tests/integration/test_export.py",
     "distill export runs/mine --out student --verify": "tests/integration/test_export.py",
     "distill export runs/mine --out student": "tests/integration/test_export.py",
+    "distill export runs/mine --dataset trl-pairs --dataset ms-swift-pairs --out pairs": (
+        "tests/filters/dataset/test_pairs.py"
+    ),
     "distill export runs/mine --out tasks --lmms-eval test": "tests/integration/test_lmms_eval.py",
     "distill export runs/mine --out student-gguf --gguf f16 --verify": "tests/integration/test_export_gguf.py",
     "distill eval my-recipe": "tests/integration/test_eval.py",

@@ -260,7 +260,7 @@ def test_the_verdict_names_the_teacher_to_take_and_what_limits_the_others() -> N
     assert few.teachers[1].prediction is None and "3 traces; 100 are needed" in limit(few.teachers[1], few)
     assert "longer than eval.max_new_tokens" in limit(expected(sayable=0.1).teachers[1], same)
     unseen = expected(rank_surprisal=11.0)
-    assert "rank_surprisal is outside" in limit(unseen.teachers[1], unseen)
+    assert "fit is outside" in limit(unseen.teachers[1], unseen)
     assert gain_fields(unseen)["teachers"][1]["verdict"] == "cannot be told"
     assert "bad" in gain_text(unseen) and "?" in gain_text(few)
 

@@ -3,15 +3,21 @@
 from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import pyarrow.parquet as pq
 import pytest
 import run_fixtures as fixtures
+from typer.testing import CliRunner
 
+from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
+from distill.cli import app
 from distill.commands.explain import explain_trace
-from distill.errors import DataError
+from distill.errors import DataError, StaleError
 from filters.apply import apply
 from filters.dataset.ablation_sets import materialise_stages
+from filters.dataset.export_formats import PAIR_FORMATS
+from filters.dataset.exports import export
 from student.data import rows
 
 pytestmark = pytest.mark.usefixtures("short_report")
@@ -119,3 +125,52 @@ def test_a_run_without_any_pair_says_why(tmp_path: Path):
     apply(recipe, tmp_path / "run")
     with pytest.raises(DataError, match=r"no_wrong_trace: 2 questions\).*ask for more traces of a question"):
         materialise_stages(recipe, tmp_path / "run")
+
+
+def contents(messages: list[dict[str, str]]) -> list[str]:
+    return [message["content"] for message in messages]
+
+
+def test_pairs_are_exported_for_other_trainers_as_the_journals_have_them(tmp_path: Path):
+    import datasets
+    import tiny_models
+    from transformers import AutoProcessor
+    from trl.trainer.dpo_trainer import DataCollatorForVisionPreference
+
+    run, out = made(tmp_path), tmp_path / "out"
+    (pair,) = [row for row in pairs(run) if row["reason"] is None]
+    told = {str(line["id"]): line for part in (run / "generate").rglob("part-*.jsonl") for line in read_jsonl(part)}
+    right, wrong = (
+        f"<think>\n{told[str(pair[key])]['reasoning']}\n</think>\n\n{told[str(pair[key])]['answer']}"
+        for key in ("chosen", "rejected")
+    )
+    (run / "recipe.toml").touch()
+    chosen = [word for name in PAIR_FORMATS for word in ("--dataset", name)]
+    ended = CliRunner().invoke(app, ["export", str(run), *chosen, "--out", str(out)])
+    assert ended.exit_code == 0, ended.output
+    written = [made_format.file for made_format in PAIR_FORMATS.values()]
+    (trl,), (factory,), (swift,) = ([*read_jsonl(out / name)] for name in written)
+    assert contents(trl["chosen"]) == [right] and contents(trl["rejected"]) == [wrong]
+    assert [factory[key]["content"] for key in ("chosen", "rejected")] == [right, wrong]
+    assert factory["messages"] == swift["messages"][:1]
+    assert factory["messages"] == [{"role": "user", "content": f"<image>{trl['prompt'][0]['content']}"}]
+    assert swift["messages"][1]["content"] == right and swift["rejected_response"] == wrong
+    info = orjson.loads((out / "dataset_info.json").read_bytes())["run"]
+    assert info["ranking"] and info["file_name"] == "llama-factory-pairs.jsonl"
+    loaded = datasets.Dataset.from_list([{**trl, "images": [str(out / path) for path in trl["images"]]}])
+    tiny_models.build(tmp_path / "model", hidden=32, layers=1)
+    processor = AutoProcessor.from_pretrained(tmp_path / "model")
+    batch = DataCollatorForVisionPreference(processor)(
+        [*loaded.cast_column("images", datasets.List(datasets.Image()))]
+    )
+    assert len(batch["input_ids"]) == 2 and batch["completion_mask"].any()
+
+
+def test_pairs_that_are_not_there_or_mixed_with_single_traces_are_not_exported(tmp_path: Path):
+    world(tmp_path)
+    apply(fixtures.recipe(tmp_path, STAGE), tmp_path / "run")
+    with pytest.raises(StaleError, match="distill train"):
+        export(tmp_path / "run", ["trl-pairs"], tmp_path / "out")
+    with pytest.raises(DataError, match="give each its own --out"):
+        export(tmp_path / "run", ["trl-pairs", "llava"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
