@@ -119,7 +119,7 @@ def _effect_column(effects: Mapping[str, Mapping[str, Any] | None]) -> dict[str,
         if effect is None
         else metric_table.MetricCell(
             text=percent(effect["delta"], signed=True),
-            interval=f"{interval(effect['ci95'], signed=True)} {_p_of(effect)}",
+            interval=f"{interval(effect['ci95'], signed=True)}\n{_p_of(effect)}",
         )
         for name, effect in effects.items()
     }

@@ -7,6 +7,7 @@ import typer
 
 from distill import redact
 from distill.artifacts.layout import RECIPE
+from distill.command_line import completion
 from distill.errors import RecipeError
 from distill.local_paths import STORE_SCHEMES, address_problem
 from student.distributed import processes
@@ -30,10 +31,20 @@ def run_place(value: str) -> Path | str:
 
 
 RecipeArgument = Annotated[
-    str, typer.Argument(metavar="RECIPE", help="A TOML file, or the name of a shipped recipe.")
+    str,
+    typer.Argument(
+        metavar="RECIPE",
+        autocompletion=completion.recipes,
+        help="A TOML file, or the name of a shipped recipe.",
+    ),
 ]
 OptionalRecipe = Annotated[
-    str | None, typer.Argument(metavar="[RECIPE]", help="A TOML file, or the name of a shipped recipe.")
+    str | None,
+    typer.Argument(
+        metavar="[RECIPE]",
+        autocompletion=completion.recipes,
+        help="A TOML file, or the name of a shipped recipe.",
+    ),
 ]
 RunArgument = Annotated[Path, typer.Argument(parser=local_path, metavar="RUN", help="A run directory.")]
 RunOption = Annotated[
@@ -81,7 +92,12 @@ WholeJobsOption = Annotated[
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override one recipe value, e.g. filter.select.per_question=2."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        autocompletion=completion.of_recipe(completion.keys),
+        help="Override one recipe value, e.g. filter.select.per_question=2.",
+    ),
 ]
 
 

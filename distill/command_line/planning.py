@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from distill.command_line import completion
 from distill.command_line.options import (
     JsonOption,
     OptionalRecipe,
@@ -30,7 +31,9 @@ def plan(
     gpu: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Plan for this GPU, such as L40S [default: the GPU of this machine, or common ones]."
+            metavar="NAME",
+            autocompletion=completion.gpus,
+            help="Plan for this GPU, such as L40S [default: the GPU of this machine, or common ones].",
         ),
     ] = None,
     price: Annotated[
@@ -146,7 +149,12 @@ def check(
     recipe: RecipeArgument,
     run: RunOption = None,
     gpu: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Check memory for this GPU [default: the GPU of this machine].")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=completion.gpus,
+            help="Check memory for this GPU [default: the GPU of this machine].",
+        ),
     ] = None,
     json_: JsonOption = False,
     overrides: SetOption = None,
@@ -217,7 +225,10 @@ def init(
         typer.Option(metavar="MODEL", help="A hub name, a folder, or URL#MODEL for a model on a running server."),
     ] = None,
     student: Annotated[str | None, typer.Option(metavar="MODEL", help="A hub name or a folder.")] = None,
-    gpu: Annotated[str | None, typer.Option(metavar="NAME", help="Choose models for this GPU, such as L4.")] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", autocompletion=completion.gpus, help="Choose models for this GPU, such as L4."),
+    ] = None,
     memory: Annotated[
         float | None, typer.Option(min=1, metavar="GIB", help="Choose models for a GPU with this much memory.")
     ] = None,

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from distill.command_line import completion
 from distill.command_line.options import local_path
 from distill.commands.progress import show
 
@@ -29,7 +30,9 @@ def list_recipes() -> None:
 
 @app.command("copy")
 def copy_recipe(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A shipped recipe.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", autocompletion=completion.shipped_recipes, help="A shipped recipe.")
+    ],
     destination: Annotated[Path, typer.Argument(parser=local_path, metavar="DEST", help="Folder or file.")] = Path(),
 ) -> None:
     """Copy a shipped recipe, with its assets, to edit it."""

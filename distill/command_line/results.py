@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from distill import run_log
+from distill.command_line import completion
 from distill.command_line.options import JsonOption, RunArgument, local_path, run_place
 from distill.commands.progress import result_alone, say, show, show_json
 from distill.errors import RecipeError
@@ -100,7 +101,11 @@ def ask(
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="A question about the image.")],
     model: Annotated[
         list[str] | None,
-        typer.Option(metavar="WHICH", help="Ask only these: before, after or teacher; repeatable [default: all]."),
+        typer.Option(
+            metavar="WHICH",
+            autocompletion=completion.models,
+            help="Ask only these: before, after or teacher; repeatable [default: all].",
+        ),
     ] = None,
     student: Annotated[
         list[str] | None,
@@ -156,7 +161,9 @@ def export(
     stage: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Export the student of this stage [default: the last one that learned rationales]."
+            metavar="NAME",
+            autocompletion=completion.of_recipe(completion.stages),
+            help="Export the student of this stage [default: the last one that learned rationales].",
         ),
     ] = None,
     plain: Annotated[
@@ -191,6 +198,7 @@ def export(
         list[str] | None,
         typer.Option(
             metavar="FORMAT",
+            autocompletion=completion.dataset_formats,
             help="Export the dataset for other trainers instead: llava, llama-factory, ms-swift or "
             "webdataset; or the pairs of a preference stage: trl-pairs, llama-factory-pairs or ms-swift-pairs; "
             "repeatable.",
@@ -201,6 +209,7 @@ def export(
         typer.Option(
             "--lmms-eval",
             metavar="SOURCE",
+            autocompletion=completion.of_recipe(completion.sources),
             help="Export the questions of a source as a task of lmms-eval instead; it uses the judge of "
             "`distill eval`; repeatable.",
         ),

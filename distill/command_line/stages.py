@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from distill.command_line import completion
+from distill.command_line.completion import of_recipe
 from distill.command_line.options import (
     FreshOption,
     JsonOption,
@@ -27,6 +29,7 @@ EngineOption = Annotated[
     str | None,
     typer.Option(
         metavar="KIND",
+        autocompletion=completion.engines,
         help="Where the agents of a run in an object store work: local, slurm or ray [default: engine.kind].",
     ),
 ]
@@ -121,6 +124,7 @@ def filter_(
         str | None,
         typer.Option(
             metavar="OTHER",
+            autocompletion=completion.recipes,
             help="Measure nothing and write nothing. Show what the [filter] section of another recipe would keep and "
             "select. --set then overrides values of that recipe.",
         ),
@@ -152,7 +156,10 @@ def filter_(
 def train(
     recipe: RecipeArgument,
     run: PlaceOption = None,
-    stage: Annotated[str | None, typer.Option(metavar="NAME", help="Train this stage only.")] = None,
+    stage: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", autocompletion=of_recipe(completion.stages), help="Train this stage only."),
+    ] = None,
     jobs: StageJobsOption = 1,
     fresh: FreshOption = False,
     engine: EngineOption = None,
@@ -254,8 +261,18 @@ def run(
 def ablate(
     recipe: RecipeArgument,
     run: RunOption = None,
-    arm: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Run this arm only; repeatable.")] = None,
-    study: Annotated[str | None, typer.Option(metavar="NAME", help="Run the arms of this study only.")] = None,
+    arm: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", autocompletion=of_recipe(completion.arms), help="Run this arm only; repeatable."
+        ),
+    ] = None,
+    study: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", autocompletion=of_recipe(completion.studies), help="Run the arms of this study only."
+        ),
+    ] = None,
     seed: Annotated[
         list[int] | None, typer.Option(metavar="N", help="Train with this seed only; repeatable.")
     ] = None,

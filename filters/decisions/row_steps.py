@@ -35,11 +35,12 @@ def steps_of(recipe: Recipe, planned: Sequence[tuple[Sample, bool]], judged: Seq
     """The steps from the questions of the plan to the dataset. Each rule is compared with all complete traces."""
     rows = [(each, groups_of(each.sample, each.trace.teacher)) for each in judged]
     source = settings_text(f"data.{ASKED}", recipe.data[ASKED], _OF_SOURCE) if ASKED in recipe.data else ""
-    questions = StepRows.of(
-        (groups_of(sample) for sample, _ in planned),
-        f"the source [data.{ASKED}]",
-        f"data.{ASKED}: add such questions" + (f"; {source}" if source else ""),
-    )
+    change = f"data.{ASKED}: add such questions" + (f" ({source})" if source else "")
+    if all(teacher.domains for teacher in recipe.teachers):  # questions of other domains are not in the plan
+        where, change = " or the domains of the teachers", f"teachers.domains, or {change}"
+    else:
+        where = ""
+    questions = StepRows.of((groups_of(sample) for sample, _ in planned), f"the source [data.{ASKED}]{where}", change)
     asked = StepRows.of(
         (groups_of(sample) for sample, is_asked in planned if is_asked),
         "generate",

@@ -118,7 +118,7 @@ def _running(arms: Mapping[str, Any]) -> plots.Chart | None:
     return plots.chart(
         "Running accuracy",
         {name: Series(arm.get("running_accuracy") or ()) for name, arm in arms.items()},
-        about="Over the questions answered so far, in an order that knows nothing of them.",
+        about="Over the questions answered so far, in an order that does not depend on domains.",
         x_name="questions",
         unit="percent",
     )
