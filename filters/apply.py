@@ -102,6 +102,7 @@ def apply(
             watch = _Watch(on_progress, "filter", traces.count)
             known: Mapping[Path, Output] = {}
             if measured is None:
+                watch.measured(0, 0)  # a partition with a slow signal takes minutes
                 signals = _measure_locally(recipe, traces, extractors, folder, watch, workers)
             else:
                 known = measured.signals

@@ -27,7 +27,7 @@ from distill.errors import DataError, StaleError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, lineage
 from distill.reports import findings
-from distill.types import ProgressCallback, Sample, unwatched
+from distill.types import Progress, ProgressCallback, Sample, unwatched
 from student.evaluation import (
     collect_replies,
     diagnosis,
@@ -106,7 +106,7 @@ def evaluate(
             collect_replies.collect_replies(recipe, folder, work, engines, begin, on_progress)
             take_over()
             replies = known()
-        judged_rounds = [_score_replies(recipe, arms, each, replies) for each in rounds]
+        judged_rounds = [_score_replies(recipe, arms, each, replies, on_progress) for each in rounds]
         learned = _score_learned(recipe, arms, learned_rows.learned_set(sets), replies)
         written = _write_results(recipe, folder, arms, judged_rounds, learned, samples, left_out)
         seconds = (seconds_before or 0.0) + (manifest.seconds if manifest is not None else 0.0)
@@ -166,7 +166,11 @@ def _settings(folder: Path) -> dict[str, Any] | None:
 
 
 def _score_replies(
-    recipe: Recipe, arms: Mapping[str, EvaluatedStudent], question_set: QuestionSet, replies: Mapping[Key, Reply]
+    recipe: Recipe,
+    arms: Mapping[str, EvaluatedStudent],
+    question_set: QuestionSet,
+    replies: Mapping[Key, Reply],
+    on_progress: ProgressCallback,
 ) -> dict[str, list[Prediction]]:
     """The judged replies of each arm to the questions that every arm could be asked, in the same order."""
     by_arm = {
@@ -186,14 +190,15 @@ def _score_replies(
             f"[data.{recipe.eval.data}]: no question can be asked to every student; each question contains the "
             "image placeholder of a student"
         )
-    own = user_metrics(recipe)
-    return {
-        arm: [
-            prediction | own_values(own, sample, prediction)
-            for sample, prediction in zip(common, _judged(recipe, arm, common, of_arm), strict=True)
-        ]
-        for arm, of_arm in by_arm.items()
-    }
+    judged = {arm: _judged(recipe, arm, common, of_arm) for arm, of_arm in by_arm.items()}
+    if own := user_metrics(recipe):
+        name = f"eval: metrics of your own{' without images' if question_set.without_image else ''}"
+        pairs = [pair for of_arm in judged.values() for pair in zip(common, of_arm, strict=True)]
+        for done, (sample, prediction) in enumerate(pairs):
+            on_progress(Progress(stage=name, done=done, total=len(pairs), unit="replies"))  # one may take seconds
+            prediction.update(own_values(own, sample, prediction))
+        on_progress(Progress(stage=name, done=len(pairs), total=len(pairs), unit="replies"))
+    return judged
 
 
 def _judged(recipe: Recipe, arm: str, samples: Sequence[Sample], replies: Mapping[str, Reply]) -> list[Prediction]:

@@ -96,6 +96,7 @@ def test_every_trace_is_measured_decided_and_counted(made):
     }
     found = decisions(run)
     assert found.keys() == {item.id for item in made[2]}
+    assert (seen[0].stage, seen[0].done, seen[0].total) == ("filter", 0, 24), "before the first partition"
     assert (seen[-1].stage, seen[-1].done, seen[-1].total) == ("filter", 24, 24)
     assert Manifest.read(run / "filter") == manifest
     assert {"decisions.parquet", "dataset/train/part-00000.parquet", "signals/part-00000.parquet"} <= set(

@@ -403,8 +403,12 @@ def test_metrics_from_a_file_judge_the_replies_that_are_there(evaluated: Path, t
     (folder / "mine.py").write_text(SHORT)
     replies = (folder / "run/eval/replies.jsonl").read_bytes()
     named = {"eval.metrics": '["mine.py:own_short", "mine.py:own_length"]'}
-    done = evaluate(load(folder / "recipe.toml", named), folder / "run")
+    seen: list[Progress] = []
+    done = evaluate(load(folder / "recipe.toml", named), folder / "run", on_progress=seen.append)
     assert (folder / "run/eval/replies.jsonl").read_bytes() == replies
+    total = len(predictions(folder))
+    with_images = [each.done for each in seen if each.stage == "eval: metrics of your own"]
+    assert with_images == list(range(total + 1)), "a slow metric shows where it is"
     arm = metrics(folder)["arms"]["distilled"]
     said = [line for line in predictions(folder) if line["arm"] == "distilled"]
     short = [line["own_short"] for line in said if line["own_short"] is not None]
