@@ -3,9 +3,12 @@
 import json
 import math
 import multiprocessing
+import os
 import resource
 import shutil
 import signal
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -327,3 +330,25 @@ def test_a_manifest_that_is_none_is_one_message(text: str, place: Path):
     (place / "run" / "train" / "a" / "manifest.json").write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=r"manifest\.json: no manifest of a stage; remove it"):
         train(recipe, place / "run")
+
+
+def test_what_tensorboard_wrote_of_a_stage_stays_after_its_end(place: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its usual place is the folder of the checkpoints, which is removed with them."""
+    from transformers.integrations import integration_utils
+
+    class SummaryWriter:
+        def __init__(self, log_dir: str) -> None:
+            Path(log_dir).mkdir(parents=True, exist_ok=True)
+            (Path(log_dir) / "events").touch()
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_, **__: None
+
+    module = types.ModuleType("torch.utils.tensorboard")
+    module.SummaryWriter = SummaryWriter
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(integration_utils, "is_tensorboard_available", lambda: True)
+    monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
+    train(worlds.recipe(place, worlds.stage("a", more='report_to = ["tensorboard"]\n')), place / "run")
+    assert (place / "run/trackers/tensorboard/train/a/events").is_file()
+    assert "TENSORBOARD_LOGGING_DIR" not in os.environ, "the next stage has a folder of its own"

@@ -1,15 +1,22 @@
 """A stage's settings as TRL's SFTConfig, and the experiment trackers that it may report to."""
 
 import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distill import packages
+from distill.artifacts.layout import TRACKERS
 from distill.errors import MissingExtra, RecipeError
 from distill.recipe.sections.stages import Stage
 
 if TYPE_CHECKING:
     from trl import SFTConfig
+
+_TENSORBOARD = "TENSORBOARD_LOGGING_DIR"
+"""Transformers reads it when the tracker begins."""
 
 
 def require(stage: Stage) -> None:
@@ -25,6 +32,23 @@ def require(stage: Stage) -> None:
             raise RecipeError(f"{where} is not known; trackio, wandb and tensorboard are")
         if name not in get_available_reporting_integrations():
             raise MissingExtra(f"{where}: it is not installed; `{packages.install_line(name)}`, or leave it out")
+
+
+@contextmanager
+def tracker_files(stage: Path) -> Iterator[None]:
+    """Let TensorBoard, if it begins in the block, write to `trackers` of the run, as for the other stages.
+
+    Its own place is the folder of the checkpoints, which is removed when the stage ends.
+    """
+    if _TENSORBOARD in os.environ:  # the user's place
+        yield
+        return
+    run = stage.parents[1]
+    os.environ[_TENSORBOARD] = str(run / TRACKERS / "tensorboard" / stage.relative_to(run))
+    try:
+        yield
+    finally:
+        del os.environ[_TENSORBOARD]
 
 
 def settings(stage: Stage, folder: Path, *, steps: int, seed: int, workers: int) -> "SFTConfig":

@@ -77,19 +77,20 @@ def fit(
         folder, step_count = work.folder / CHECKPOINTS, len(steps.plan)
         if stage.sharding == "fsdp2" and processes.count() > 1:
             fsdp.shard(model, parts, work.device, processes.count())
-        trainer = StageTrainer(
-            model=model,
-            args=sft_config.settings(stage, folder, steps=step_count, seed=work.recipe.seed, workers=workers),
-            train_dataset=Dataset.from_dict({"step": list(range(step_count))}),
-            data_collator=_only,
-            processing_class=work.processor,
-            steps=steps,
-            stage=stage,
-            on_notice=on_notice,
-            projector=nn.ModuleList(plain_model(model).get_submodule(name) for name in parts.projectors),
-            metrics_log=MetricsLog(on_log, steps.groups, **product_rates(work.device, work.dtype)),
-            early_stopping=early_stopping,
-        )
+        with sft_config.tracker_files(work.folder):
+            trainer = StageTrainer(
+                model=model,
+                args=sft_config.settings(stage, folder, steps=step_count, seed=work.recipe.seed, workers=workers),
+                train_dataset=Dataset.from_dict({"step": list(range(step_count))}),
+                data_collator=_only,
+                processing_class=work.processor,
+                steps=steps,
+                stage=stage,
+                on_notice=on_notice,
+                projector=nn.ModuleList(plain_model(model).get_submodule(name) for name in parts.projectors),
+                metrics_log=MetricsLog(on_log, steps.groups, **product_rates(work.device, work.dtype)),
+                early_stopping=early_stopping,
+            )
         trainer.remove_callback(PrinterCallback)
         trainer.add_callback(trainer.stopper)
         trainer.add_callback(LogBeforeSave())
