@@ -36,6 +36,9 @@ MOST_IMAGES = 5_000
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 """What Python writes for bytes of a file name that are no UTF-8."""
 _SHOWN = 5
+_OTHER_TABLES = frozenset({".txt", ".md", ".xml", ".xlsx", ".xls", ".ods", ".db", ".sqlite", ".sqlite3", ".html"})
+"""Files that may hold questions, and are not read."""
+_NOTES = re.compile(r"readme|licen[cs]e|notice|copying|changelog|citation", re.IGNORECASE)
 _ARCHIVES = frozenset({".zip", ".gz", ".tgz", ".7z", ".rar", ".bz2", ".xz"})
 
 AskColumn = Callable[[str, Sequence[str]], str]
@@ -96,7 +99,7 @@ def find_table(
             f"{', '.join(sorted(image_suffixes()))}"
         )
     if not settings.questions:
-        _refuse_unread(local, files)
+        _refuse_unread(local)
     names = [str(path.relative_to(local)) for path in files]
     usable = [name for name in names if not _SURROGATES.search(name)]
     if len(usable) < len(names):
@@ -119,10 +122,9 @@ def find_table(
     return {"source": str(file)}, local.resolve()
 
 
-def _refuse_unread(folder: Path, images: Sequence[Path]) -> None:
+def _refuse_unread(folder: Path) -> None:
     """Raise DataError where files below a folder of images may hold their questions, and none was found in them."""
-    named = {image.with_suffix("").name for image in images}
-    texts = [file for file in guessed_columns.files_below(folder, {".txt"}) if file.stem in named]
+    texts = [file for file in guessed_columns.files_below(folder, _OTHER_TABLES) if not _NOTES.match(file.name)]
     if unread := guessed_columns.files_below(folder, table_search.SUFFIXES) + texts:
         raise DataError(
             f"{folder}: {len(unread):,} files such as {unread[0].relative_to(folder)} may be about the images, and no"

@@ -42,13 +42,8 @@ from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.data import DataSource
 
 CHOICES = (
-    "choices",
-    "options",
-    "Choices",
-    "Options",
-    "answer_choices",
-    "multiple_choices",
-    "multiple_choice_options",
+    *("choices", "options", "Choices", "Options", "answer_choices", "multiple_choices", "multiple_choice_options"),
+    *("candidates", "opciones", "opzioni", "optionen", "选项"),
 )
 TURNS = ("conversations", "messages", "conversation")
 ASKING = frozenset({"human", "user"})

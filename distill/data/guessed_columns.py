@@ -16,12 +16,12 @@ from typing import Any
 from distill.data import sources
 from distill.data.formats import ASKING, CHOICES, TURNS, choices_of, images_within, readable_rows, speaker_of
 from distill.data.gold_answers import RowError
+from distill.data.guessed_choices import count_from_one, holds_choices, require_shown_choices
 from distill.data.image_places import ImagePlaces, is_file
 from distill.data.images import image_paths
 from distill.data.images.base64_images import is_base64
 from distill.data.images.image_suffixes import has_image_suffix
 from distill.data.row_values import (
-    Choices,
     choice_columns,
     parse_json_list,
     read_answer_type,
@@ -41,6 +41,7 @@ _NAMES = {
     "question": "question questions query prompt instruction ask asked userquestion questiontext "
     "questionstring problem frage pregunta pergunta domanda vraag pytanie soru вопрос 问题 問題 質問 질문 سؤال",
     "answer": "answer answers label labels goldanswer gold groundtruth target response reply correctanswer expected "
+    "output outputs gt correctans answerlabel "
     "correctchoiceidx correctchoice correctoption finalanswer questionanswer multiplechoiceanswer directanswers "
     "gtanswer solution "
     "antwort reponse respuesta resposta risposta antwoord odpowiedź cevap ответ 答案 回答 답변 정답 جواب",
@@ -124,6 +125,8 @@ def guess(table: SourceTable, given: Mapping[str, str | Sequence[str]], folder: 
         found[role] = given[role] if role in given else _column(role, _column_names(rows), rows, given, places)
     found["answer"] = _answer_beside(question, rows) if found["answer"] is None else found["answer"]
     columns = {role: name for role in ROLES if (name := found[role]) is not None}
+    if "question" not in given:
+        _require_one_question(str(question), rows)
     if "image" in columns and "image" not in given:
         columns["image"] = _numbered_columns(str(columns["image"]), names, rows)
     if any(_is_unknown_type(row.get("answer_type")) for row in rows):
@@ -136,13 +139,24 @@ def guess(table: SourceTable, given: Mapping[str, str | Sequence[str]], folder: 
     root = roots[0] if len(roots) == 1 else table.root
     paths = [cell for cell in cells if isinstance(cell, str)]
     return GuessedSource(
-        format=_format(names, rows, str(columns.get("answer", ""))),
+        format=_format(_column_names(rows), rows, str(columns.get("answer", ""))),
         columns=columns,
         names=names,
         images_root=root,
         roots=roots,
         outside=any(_leads_out(root, path) for path in paths if is_file(root / path)),
     )
+
+
+def _require_one_question(question: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Raise DataError where columns whose names differ by a number ask, too: whose answer is not known."""
+    same = [name for name in _column_names(rows) if _letters(name) == _letters(question)]
+    asking = [name for name in same if sum(_asks(row.get(name)) for row in rows) > _HALF * len(rows)]
+    if len(asking) > 1:
+        raise DataError(
+            f"several columns of questions ({', '.join(map(repr, asking))}); give --column question=NAME, and the "
+            "columns of its images and answer"
+        )
 
 
 def has_role(role: str, rows: Sequence[Mapping[str, Any]]) -> bool:
@@ -245,34 +259,18 @@ def _format(names: Sequence[str], rows: Sequence[Mapping[str, Any]], answer: str
         return "chartqa"
     asked = [(cell, row.get(answer)) for row in rows if (cell := choices_of(row)) is not None]
     # A column named A or 1 may be anything, so all answers must name choices. Of named choices none may be lost.
-    strict = not set(CHOICES).intersection(names)
-    held = [_holds_choices(cell, answer, strict) for cell, answer in asked]
+    named = any(len(column) > 1 for row in rows for column in choice_columns(row).values())
+    strict = not named and not set(CHOICES).intersection(names)
+    held = [holds_choices(cell, answer, strict) for cell, answer in asked]
     if not asked or not (all if strict else any)(held):
+        require_shown_choices(names)
         return "plain"
-    if _count_from_one(asked):
+    if count_from_one(asked):
         raise DataError(
             f"column {answer!r}: the positions of the right choices seem to count from 1; write them from 0, or the "
             "letters or texts of the choices"
         )
     return "scienceqa"
-
-
-def _count_from_one(asked: Sequence[tuple[Any, Any]]) -> bool:
-    """Whether answers are places among choices without labels, one is that of the last and none is the first, 0."""
-    read = [(Choices.read(cell), whole_number(answer)) for cell, answer in asked if _holds_choices(cell, None, False)]
-    places = [(str(answer), choices) for choices, answer in read if answer is not None and not choices.labels]
-    return any(place == str(len(choices.texts)) for place, choices in places) and all(
-        place.isdecimal() and 0 < int(place) <= len(choices.texts) and place not in choices.texts
-        for place, choices in places
-    )
-
-
-def _holds_choices(cell: Any, answer: Any, strict: bool) -> bool:
-    try:
-        choices = Choices.read(cell)
-        return not strict or choices.letter(answer) is not None
-    except RowError:
-        return False
 
 
 def _column(
@@ -294,7 +292,11 @@ def _column(
         choices = [cell for row in rows if (cell := choices_of(row)) is not None]
         naming = [name for name in usual if choices and all(_names_choice(row, name) for row in rows)]
         return next(iter([*naming, *usual]), None)
-    return usual[0] if usual else _by_content(_asks, free, rows)
+    asking = _by_content(_asks, free, rows)
+    if not usual or not asking:
+        return usual[0] if usual else asking
+    texts, others = ({str(row.get(name)) for row in rows} for name in (usual[0], asking))
+    return usual[0] if len(texts) > 1 or len(others) == 1 else asking  # the same text in all rows is an instruction
 
 
 def _answer_beside(question: Any, rows: Sequence[Mapping[str, Any]]) -> str | None:
@@ -333,7 +335,7 @@ def _image_column(
 
 def _names_choice(row: Mapping[str, Any], column: str) -> bool:
     cell, answer = choices_of(row), row.get(column)
-    return cell is None or answer is None or _holds_choices(cell, answer, strict=True)
+    return cell is None or answer is None or holds_choices(cell, answer, strict=True)
 
 
 def _holds_image(cell: Any) -> bool:

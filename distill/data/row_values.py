@@ -149,6 +149,8 @@ def read_question(value: Any) -> str:
     if isinstance(value, bool) or (value is not None and not isinstance(value, str | int | float)):
         raise RowError("malformed_row", f"the question is {type(value).__name__}, not text")
     text = str("" if value is None or value != value else value).replace(PLACEHOLDER, "").strip()
+    if "<img>" in text and "</img>" in text:
+        raise RowError("image_count_mismatch", "the text names its images in <img>; put them into a column `images`")
     if text and text.isascii() and text.isprintable():  # nearly every question; no blanks are left around it
         return text
     if not any(character.isprintable() and not character.isspace() for character in text):
@@ -272,8 +274,11 @@ class Choices:
             return self.labels.index(answer)
         named = self.texts.index(answer) if answer in self.texts else None
         place = int(answer) if _POSITION.fullmatch(answer) else None
-        if None not in (named, place) and named != place and place in range(len(self.texts)):
-            raise RowError("bad_answer", f"answer {answer!r} is the text of a choice and the position of another one")
+        numbers = any(text.isdecimal() for text in self.texts)
+        if place in range(len(self.texts)) and named != place and (numbers or named is not None):
+            raise RowError(
+                "bad_answer", f"answer {answer!r} may be the text of a choice or the position of another one"
+            )
         if named is not None or place is not None:
             return place if named is None else named
         letter = _LETTER.fullmatch(answer)

@@ -105,6 +105,8 @@ def _csv(file: Path) -> Iterator[Mapping[str, Any] | str]:
             delimiter = "\t"
         table = csv.DictReader(lines, delimiter=delimiter, restkey="\0", restval="\0", strict=True)
         _refuse_equal_names(file, table.fieldnames or ())
+        if not all(map(_is_text, table.fieldnames or ())):
+            raise DataError(f"{file}: the names of the columns are not valid UTF-8; convert the file with iconv")
         while True:
             begin = header_line + table.reader.line_num
             try:

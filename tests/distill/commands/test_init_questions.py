@@ -90,3 +90,44 @@ def test_an_answer_is_found_by_the_name_of_its_question_and_is_no_choice(data: P
     (data.parent / "new").rename(data.parent / "old")
     printed, answers = asked(data, choices)
     assert "no column of right answers" in printed and set(answers.values()) == {None}
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        (
+            {"Question_0": "Is it?", "Question_1": "Is it red?", "Question_0_Answer": "yes"},
+            "several columns of questions",
+        ),
+        ({"question": "Which?", "options": [{"id": 1, "text": "red"}], "answer": [1]}, "seem to hold choices"),
+        ({"question": "Which?", "option": "A. red; B. blue", "answer": "A"}, "seem to hold choices"),
+        ({"question": "Which?", "Choice A": "red", "Choice B": "blue", "answer": "none"}, "bad_answer: 8"),
+        (
+            {"conversations": [{"from": "user", "value": "<img>a.jpg</img>\nWhat?"}], "image": None},
+            "the text names its images in <img>",
+        ),
+    ],
+)
+def test_a_question_that_would_lack_its_choices_image_or_answer_is_refused(
+    data: Path, row: dict[str, Any], told: str
+) -> None:
+    assert told in asked(data, [row] * 8)[0]
+
+
+def test_a_text_that_is_the_same_in_all_rows_is_no_question_beside_one(data: Path) -> None:
+    rows = [{"instruction": "Answer it.", "inputs": f"What is {at}?", "outputs": f"a{at}"} for at in range(8)]
+    assert asked(data, rows)[1] == {f"What is {at}?": f"a{at}" for at in range(8)}
+    (data.parent / "new").rename(data.parent / "old")
+    assert set(asked(data, [{"question": "Name it.", "note": "?", "answer": "a"}] * 8)[1]) == {"Name it."}
+
+
+def test_names_of_columns_that_are_no_utf_8_are_refused(data: Path) -> None:
+    (data / "rows.csv").write_bytes("image,question,réponse\n1.jpg,What?,a\n".encode("cp1252"))
+    done = distill("data", "--out", "new")
+    assert done.exit_code == 2 and "the names of the columns are not valid UTF-8" in done.output
+
+
+@pytest.mark.parametrize("name", ["questions.md", "all.xlsx", "all.db", "notes.txt"])
+def test_images_beside_files_that_may_hold_their_questions_are_refused(data: Path, name: str) -> None:
+    (data / name).write_bytes(b"What is it?")
+    assert f"1 files such as {name} may be about the images" in distill("data", "--out", "new").output

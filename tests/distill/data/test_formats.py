@@ -394,7 +394,7 @@ def test_a_text_that_is_a_number_names_the_choice_of_that_text(choices: list[str
     assert Choices.read(choices).letter(answer) == letter
 
 
-@pytest.mark.parametrize("answer", ["2", "1", True, 3])
+@pytest.mark.parametrize("answer", ["2", "1", "0", True, 3])
 def test_an_answer_that_may_name_two_choices_or_none_is_refused(answer: Any) -> None:
     with pytest.raises(RowError) as raised:
         Choices.read(["1", "2", "7"]).letter(answer)
