@@ -47,7 +47,7 @@ CHOICES = (
 )
 TURNS = ("conversations", "messages", "conversation")
 ASKING = frozenset({"human", "user"})
-_NO_CHOICES: tuple[Any, ...] = ([], {}, "", "[]", "{}")
+NO_CHOICES: tuple[Any, ...] = ([], {}, "", "[]", "{}")
 """What tables that mix both kinds of questions write for one without choices."""
 _IMAGE_PARTS = ("image", "image_url", "input_image")
 """Types of the parts of a turn that stand for an image."""
@@ -360,7 +360,7 @@ def _scienceqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
 def choices_of(values: Mapping[str, Any]) -> Any:
     """The cell that holds the choices of a row, or its columns for single choices; None without choices."""
     cell = pick_column(values, CHOICES)[1]
-    if cell is not None and cell not in _NO_CHOICES:
+    if cell is not None and cell not in NO_CHOICES:
         return cell
     lettered = {label: values.get(column) for label, column in choice_columns(values).items()}
     return lettered if any(text not in (None, "") for text in lettered.values()) else None

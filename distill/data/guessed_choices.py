@@ -1,9 +1,10 @@
 """Whether columns hold choices that a question shows, and answers that name one of them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from distill.data.formats import NO_CHOICES
 from distill.data.gold_answers import RowError
 from distill.data.row_values import Choices, whole_number
 from distill.errors import DataError
@@ -15,9 +16,10 @@ _CHOICES = re.compile(
 )
 
 
-def require_shown_choices(names: Sequence[str]) -> None:
+def require_shown_choices(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
     """Raise DataError for columns that seem to hold choices, where no format shows them with the question."""
-    if held := [name for name in names if _CHOICES.fullmatch(name.strip())]:
+    named = [name for name in names if _CHOICES.fullmatch(name.strip())]
+    if held := [name for name in named if any(row.get(name) not in (None, *NO_CHOICES) for row in rows)]:
         raise DataError(
             f"columns that seem to hold choices ({', '.join(map(repr, held))}) cannot be read, and questions without "
             "their choices are other questions; write a column `choices` with a list of texts and the right one in "

@@ -263,7 +263,7 @@ def _format(names: Sequence[str], rows: Sequence[Mapping[str, Any]], answer: str
     strict = not named and not set(CHOICES).intersection(names)
     held = [holds_choices(cell, answer, strict) for cell, answer in asked]
     if not asked or not (all if strict else any)(held):
-        require_shown_choices(names)
+        require_shown_choices(names, rows)
         return "plain"
     if count_from_one(asked):
         raise DataError(

@@ -114,6 +114,12 @@ def test_a_question_that_would_lack_its_choices_image_or_answer_is_refused(
     assert told in asked(data, [row] * 8)[0]
 
 
+@pytest.mark.parametrize("empty", [None, [], "", "[]"])
+def test_empty_columns_of_choices_are_no_choices(data: Path, empty: Any) -> None:
+    rows = [{"question": f"What is {at}?", "options": empty, "answer": f"a{at}"} for at in range(8)]
+    assert asked(data, rows)[1] == {f"What is {at}?": f"a{at}" for at in range(8)}
+
+
 def test_a_text_that_is_the_same_in_all_rows_is_no_question_beside_one(data: Path) -> None:
     rows = [{"instruction": "Answer it.", "inputs": f"What is {at}?", "outputs": f"a{at}"} for at in range(8)]
     assert asked(data, rows)[1] == {f"What is {at}?": f"a{at}" for at in range(8)}
