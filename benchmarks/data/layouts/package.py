@@ -2,6 +2,7 @@
 
 Each layout names the source of its schema. The layouts are written from knowledge of these sources, not from a
 download; "Written from memory" marks what is less sure. The groups `dev` and `heldout` were drawn at random.
+`second_set` has the layouts of `heldout-2`; many of their schemas were confirmed (`PublicLayout.confirmed`).
 """
 
 import json
@@ -49,10 +50,12 @@ class PublicLayout:
 
     name: str
     group: str
-    """`dev` or `heldout`."""
+    """`dev`, `heldout` or `heldout-2`."""
     refusable: bool
     """Whether it is right to refuse it."""
     write: Callable[[Path, random.Random], Made]
+    confirmed: str = ""
+    """How far its schema was confirmed: `whole`, `in part`, `knowledge`, or `own` (a folder of a person)."""
 
     def make(self, folder: Path) -> Made:
         """Write the files; the same in every run."""
