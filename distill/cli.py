@@ -161,6 +161,7 @@ _COMMANDS: Sequence[tuple[str, Callable[..., None]]] = (
     ("split", planning.split),
     ("status", results.status),
     ("pull", results.pull),
+    ("push", results.push),
     ("repair", results.repair),
     ("explain", results.explain),
     ("ask", results.ask),

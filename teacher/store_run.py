@@ -81,10 +81,6 @@ def generate_in_store(
         "the same command again; another recipe needs another --run"
     )
 
-    def begin() -> dict[str, Any]:
-        announce(on_progress, "reading the source")
-        return _write_plan(recipe, store, folder, fields, limit)
-
     def finish(plan: Mapping[str, Any]) -> Manifest:
         pull_plan(store, scratch / "run")
         commits = collect_units(store, plan, scratch / "run")
@@ -102,9 +98,29 @@ def generate_in_store(
         return manifest
 
     with joined(store, scratch, lease_s=recipe.engine.lease_s) as agent:
-        plan = agent.make_once("plan", lambda: _read_plan(recipe, store, fields, limit), begin)
+        plan = make_plan(recipe, agent, folder, fields, limit, on_progress)
         _ask_units(recipe, models, agent, plan, scratch, on_progress)
         return agent.make_once("finish", lambda: pull_manifest(store, scratch / "run"), lambda: finish(plan))
+
+
+def make_plan(
+    recipe: Recipe,
+    agent: AgentRecord,
+    folder: Path,
+    fields: Mapping[str, Any],
+    limit: int | None,
+    on_progress: ProgressCallback,
+) -> dict[str, Any]:
+    """The plan of a run in a store; the first agent reads the source and writes it. `folder` gets its files then.
+
+    Raises StaleError where the run was begun with other settings.
+    """
+
+    def begin() -> dict[str, Any]:
+        announce(on_progress, "reading the source")
+        return _write_plan(recipe, agent.store, folder, fields, limit)
+
+    return agent.make_once("plan", lambda: _read_plan(recipe, agent.store, fields, limit), begin)
 
 
 def _read_plan(

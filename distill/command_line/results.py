@@ -11,7 +11,7 @@ import typer
 
 from distill import run_log
 from distill.command_line import completion
-from distill.command_line.options import JsonOption, RunArgument, local_path, run_place
+from distill.command_line.options import JsonOption, RunArgument, SetOption, local_path, open_recipe, run_place
 from distill.commands.progress import result_alone, say, show, show_json
 from distill.errors import RecipeError
 
@@ -66,6 +66,23 @@ def pull(
     from distill.commands.store_runs import pull_run
 
     show(pull_run(address, folder, recipe))
+
+
+def push(
+    run: RunArgument,
+    address: Annotated[
+        str, typer.Argument(metavar="ADDRESS", help="A run in a store that is new or not finished, s3://bucket/run.")
+    ],
+    recipe: Annotated[
+        str,
+        typer.Option("--recipe", metavar="RECIPE", autocompletion=completion.recipes, help="The recipe of the run."),
+    ],
+    overrides: SetOption = None,
+) -> None:
+    """Copy the traces of a run to an object store, where many machines go on with it."""
+    from distill.commands.store_runs import push_run
+
+    show(push_run(open_recipe(recipe, None, overrides)[0], run, address))
 
 
 def repair(

@@ -222,6 +222,16 @@ def _stage_lines(state: RunState) -> list[str]:
     return [*lines, *(f"{stage}: finished; {counted}" for stage, counted in finished)]
 
 
+def push_run(recipe: Recipe, folder: Path, address: str) -> str:
+    """Begin a run in a store with the traces that a run in a folder has."""
+    from teacher.pushed_traces import push_traces
+
+    with locked(folder), own_scratch(recipe, address) as scratch, watch() as on_progress:
+        pushed = push_traces(recipe, folder, address, scratch, on_progress=on_progress)
+    lines = [f"{name}: {count:,} traces are not asked again" for name, count in pushed.items()]
+    return "\n".join([*lines, f"distill generate RECIPE --run {as_argument(address)} asks for the others"])
+
+
 def pull_run(address: str, folder: Path, recipe: str | None) -> str:
     """Bring a finished run to a new folder, or to one that an interrupted pull of it has begun."""
     from distill.reports.html import write_links

@@ -8,7 +8,7 @@ run/recipe.toml, run/generate/*    the run directory without its journals, which
 import hashlib
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -40,6 +40,11 @@ _JOURNALS_AT_ONCE = 4
 def samples_key(partition: str) -> str:
     """The object with the samples of a partition."""
     return f"plan/samples/{partition}.parquet"
+
+
+def engines_key(teacher: str) -> str:
+    """The object with the engines that gave the traces of a teacher which were pushed from a folder."""
+    return f"plan/engines/{teacher}.json"
 
 
 def pull_samples(store: ObjectStore, partition: str, path: Path) -> int:
@@ -141,6 +146,8 @@ def collect_units(
         for name in known:
             engines[name] |= known[name]
     for name, known in engines.items():
+        with suppress(FileNotFoundError):
+            known |= orjson.loads(store.read(engines_key(name)))
         if known:
             write_json(run / "generate" / name / ENGINES, known)
     return commits

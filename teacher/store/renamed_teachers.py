@@ -1,7 +1,7 @@
-"""Finds the traces of a renamed teacher, so that none is paid for twice.
+"""Finds the traces of a renamed teacher, or of another run, so that none is paid for twice.
 
-The id of a trace does not depend on the name of its teacher, so a trace that a recipe wants may lie in the folder of
-another name. It is copied then, with its new name; the folder it comes from stays as it is.
+The id of a trace does not depend on the name of its teacher or on the run, so a trace that a recipe wants may lie in
+the folder of another name. It is copied then, with its new name; the folder it comes from stays as it is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,28 +22,37 @@ from teacher.store.trace_index import TraceIndex
 from teacher.store.trace_journal import PART_RECORDS, read_index, trace_parts
 
 _SAMPLES_CHECKED = 1000
-"""Samples at the start of a plan that say whether a folder may hold traces of a teacher."""
 
 
 def copy_traces_of_renamed_teachers(
-    recipe: Recipe, models: Mapping[str, Model], plan: QuestionPlan, folder: Path, indexes: dict[str, TraceIndex]
+    recipe: Recipe,
+    models: Mapping[str, Model],
+    plan: QuestionPlan,
+    folder: Path,
+    indexes: dict[str, TraceIndex],
+    *,
+    checked: int | None = _SAMPLES_CHECKED,
 ) -> Iterator[str]:
-    """Copy what teachers have under other names to their folders; a sentence for each teacher that got something."""
-    folders = {path.name: path for path in sorted(folder.glob("*/")) if trace_parts(path)}
+    """Copy what teachers have under other names in `folder` to the folders of `indexes`.
+
+    Yields a sentence for each teacher that got something. `checked` samples at the start of the plan say whether a
+    folder may hold traces of a teacher; None: all.
+    """
+    folders = [path for path in sorted(folder.glob("*/")) if trace_parts(path)]
     for position, teacher in enumerate(recipe.teachers):
         model = models[teacher.name]
         others = [
             read_index(path, teacher)
-            for name, path in folders.items()
-            if name != teacher.name and _holds_model(path, model)
+            for path in folders
+            if path != indexes[teacher.name].folder and _holds_model(path, model)
         ]
         if not others:
             continue
         recipe_so_far = recipe.model_copy(update={"teachers": recipe.teachers[: position + 1]})
         policy = teacher_policies(recipe_so_far, models, indexes, include_failures=False)[teacher.name]
-        if any(_find_elsewhere(policy, others, sample) for sample in islice(plan.read(), _SAMPLES_CHECKED)):
+        if any(_find_elsewhere(policy, others, sample) for sample in islice(plan.read(), checked)):
             count, names = _copy_traces(teacher, policy, others, plan, indexes[teacher.name])
-            indexes[teacher.name].replace_with(read_index(folder / teacher.name, teacher))
+            indexes[teacher.name].replace_with(read_index(indexes[teacher.name].folder, teacher))
             yield (
                 f"teacher '{teacher.name}': {count:,} traces of {names} have the same ids, so they are reused and "
                 "not asked again"
