@@ -89,6 +89,7 @@ NEEDS = {
     "distill eval RECIPE --run s3://bucket/run": STORE,
     "distill run RECIPE --run s3://bucket/run": STORE,
     "distill pull s3://bucket/run runs/mine --recipe RECIPE": STORE,
+    "distill push runs/mine s3://bucket/other --recipe RECIPE": "tests/teacher/test_pushed_traces.py",
     "docker build --target cpu -t cot-distill:cpu .": DAEMON,
     "docker build --target gpu -t cot-distill:gpu .": DAEMON,
     'docker run --rm -v "$PWD:/work" --user "$(id -u):$(id -g)" -e HOME=/tmp '
