@@ -11,6 +11,7 @@ from pathlib import Path
 
 import orjson
 
+from distill.artifacts.files import locked
 from distill.artifacts.layout import ENGINES, SAMPLES
 from distill.artifacts.manifest import canonical
 from distill.data import sample_files
@@ -35,8 +36,8 @@ def push_traces(
 ) -> dict[str, int]:
     """Seal the finished traces of `run` in the units of the run at `address`; how many there are of each teacher.
 
-    A new run is begun with all questions of the recipe. The caller holds the locks of `run` and `scratch`. Raises
-    StaleError for a run in the store that is finished or was begun with other settings.
+    A new run is begun with all questions of the recipe. The caller holds the lock of `scratch`. Raises StaleError for
+    a run without traces, and for one in the store that is finished or was begun with other settings.
     """
     if not (run / "generate" / SAMPLES).is_file():
         raise StaleError(f"{run}: no traces; distill generate writes them")
@@ -46,7 +47,7 @@ def push_traces(
     if pull_manifest(store, copied) is not None:
         raise StaleError(f"{store.address}: its traces are finished; push into another ADDRESS")
     fields = question_plan.result_settings(recipe, models)
-    with joined(store, scratch, lease_s=recipe.engine.lease_s) as agent:
+    with locked(run), joined(store, scratch, lease_s=recipe.engine.lease_s) as agent:
         stored = make_plan(recipe, agent, copied / "generate", fields, None, on_progress)
         announce(on_progress, "copying traces")
         pull_plan(store, copied)

@@ -226,7 +226,7 @@ def push_run(recipe: Recipe, folder: Path, address: str) -> str:
     """Begin a run in a store with the traces that a run in a folder has."""
     from teacher.pushed_traces import push_traces
 
-    with locked(folder), own_scratch(recipe, address) as scratch, watch() as on_progress:
+    with own_scratch(recipe, address) as scratch, watch() as on_progress:
         pushed = push_traces(recipe, folder, address, scratch, on_progress=on_progress)
     lines = [f"{name}: {count:,} traces are not asked again" for name, count in pushed.items()]
     return "\n".join([*lines, f"distill generate RECIPE --run {as_argument(address)} asks for the others"])

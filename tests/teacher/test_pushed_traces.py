@@ -80,7 +80,6 @@ def test_the_command_says_how_many_traces_it_keeps(world: World, address: str, t
     done = CliRunner().invoke(app, ["push", str(world.run), address, "--recipe", str(world.recipe().path)])
     assert done.exit_code == 0, done.output
     assert "traces are not asked again" in done.output and f"--run {address}" in done.output
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    with pytest.raises(StaleError, match="no traces"):
-        push_traces(world.recipe(), empty, address, tmp_path / "scratch-a")
+    done = CliRunner().invoke(app, ["push", str(tmp_path / "no-run"), address, "--recipe", str(world.recipe().path)])
+    assert done.exit_code == 2 and "no-run: no traces" in done.output.replace("\n", "")
+    assert not (tmp_path / "no-run").exists()
