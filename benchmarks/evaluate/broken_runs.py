@@ -173,7 +173,7 @@ def read_names(folder: Path) -> tuple[set[str], set[str]]:
     return names, faults
 
 
-def told(folder: Path) -> list[str]:
+def printed_findings(folder: Path) -> list[str]:
     """What a run prints of faults and open questions, and its warnings about the dataset."""
     health = folder / "filter" / "health.json"
     warnings = orjson.loads(health.read_bytes())["warnings"] if health.is_file() else []
@@ -185,7 +185,7 @@ def score(case: Case, folder: Path, error: str) -> bool:
     names, faults = read_names(folder)
     if not case.names and not case.refused and not case.words:
         return not faults and not error
-    if any(re.search(pattern, text, re.IGNORECASE) for pattern in case.words for text in told(folder)):
+    if any(re.search(pattern, text, re.IGNORECASE) for pattern in case.words for text in printed_findings(folder)):
         return True
     return bool(names & set(case.names)) or bool(error and case.refused and case.refused in error)
 

@@ -148,9 +148,7 @@ def test_the_last_taught_student_is_asked_rows_that_it_learned_and_no_figure_of_
     assert "learned_rows" not in metrics(evaluated), "its stage made no whole pass over its rows"
     monkeypatch.setattr(learned_rows, "FEWEST_PASSES", 0.0)
     asked: list[tuple[str, int]] = []
-    evaluate(
-        load(place / "recipe.toml"), place / "run", on_progress=lambda each: asked.append((each.stage, each.done))
-    )
+    evaluate(load(place / "recipe.toml"), place / "run", on_progress=lambda it: asked.append((it.stage, it.done)))
     assert metrics(place)["learned_rows"].items() >= {"arm": "distilled", "n": 40}.items()
     assert asked[-1] == ("eval distilled on rows that it learned", 40)
     replies = list(read_jsonl(place / "run" / "eval" / "replies.jsonl"))

@@ -40,7 +40,7 @@ class Case:
     cause: str = ""
     """What a helpful person would say; of runs that were written without knowledge of the diagnosis."""
     source: str = ""
-    """The public thread where somebody reports it."""
+    """The public thread that reports it."""
     words: tuple[str, ...] = ()
     """Patterns of a finding or a warning that names the cause, written before the first run; in place of `names`."""
     refused: str = ""
