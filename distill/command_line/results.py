@@ -79,7 +79,7 @@ def push(
     ],
     overrides: SetOption = None,
 ) -> None:
-    """Copy the traces of a run to an object store, where many machines go on with it."""
+    """Copy the traces of a run to an object store, to go on there."""
     from distill.commands.store_runs import push_run
 
     show(push_run(open_recipe(recipe, None, overrides)[0], run, address))

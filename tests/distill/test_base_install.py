@@ -138,6 +138,7 @@ NEEDS = {
     "export --verify": ("export", "RUN", "--out", "NEW", "--verify"),
     "init hub": ("init", "hub:some/where", "--out", "NEW"),
     "pull": ("pull", "s3://bucket/run", "NEW"),
+    "push": ("push", "RUN", "s3://bucket/run", "--recipe", "RECIPE"),
     "split hub": ("split", "some/where", "--out", "NEW"),
     "status of an address": ("status", "s3://bucket/run"),
     "generate into an address": ("generate", "RECIPE", "--run", "s3://bucket/run"),
