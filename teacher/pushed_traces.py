@@ -29,6 +29,7 @@ from teacher.store import question_plan
 from teacher.store.renamed_teachers import copy_traces_of_renamed_teachers
 from teacher.store.trace_journal import read_index, trace_parts
 from teacher.store_run import make_plan
+from teacher.unit_journals import seal_missing
 
 
 def push_traces(
@@ -71,13 +72,12 @@ def _seal(store: ObjectStore, folder: Path, units: list[Unit], scratch: Path) ->
             lines_of[orjson.loads(line)["sample_id"]].append(line)
     done = set(committed_units(store))
     for unit in units if lines_of else ():
+        if unit in done:
+            continue
         pull_samples(store, unit.partition, scratch / SAMPLES)
         samples = sample_files.read_samples(scratch / SAMPLES)
-        lines = [line for sample in samples for line in lines_of.get(sample.id, ())]
-        attempt = Attempt(store=store, unit=unit)
-        known = {line for data in attempt.sealed(folder.name) for line in data.splitlines(keepends=True)}
-        if unit not in done and (new := [line for line in lines if line not in known]):
-            attempt.seal(folder.name, b"".join(new))
+        lines = (line for sample in samples for line in lines_of.get(sample.id, ()))
+        seal_missing(Attempt(store=store, unit=unit), folder.name, lines)
     return sum(map(len, lines_of.values()))
 
 

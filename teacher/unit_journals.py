@@ -5,7 +5,7 @@ What earlier attempts have sealed is put into the journals first, so an agent as
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from distill.artifacts.files import atomic_path
@@ -32,11 +32,15 @@ def write_sealed(attempt: Attempt, folder: Path) -> None:
 def seal_left_over(attempt: Attempt, folder: Path, streams: Sequence[str]) -> None:
     """Seal the lines in the folder of an attempt that has ended here which the store does not have."""
     for stream in streams:
-        known = {line for data in attempt.sealed(stream) for line in data.splitlines(keepends=True)}
         written = (part.read_bytes().splitlines(keepends=True) for part in trace_parts(folder / stream)[1:])
-        left = [line for lines in written for line in lines if line.endswith(b"\n") and line not in known]
-        if left:
-            attempt.seal(stream, b"".join(left))
+        seal_missing(attempt, stream, (line for lines in written for line in lines if line.endswith(b"\n")))
+
+
+def seal_missing(attempt: Attempt, stream: str, lines: Iterable[bytes]) -> None:
+    """Seal those of some whole lines of a stream that no earlier attempt has sealed."""
+    known = {line for data in attempt.sealed(stream) for line in data.splitlines(keepends=True)}
+    if left := [line for line in lines if line not in known]:
+        attempt.seal(stream, b"".join(left))
 
 
 def put_journals(attempt: Attempt, folder: Path, teachers: Sequence[str]) -> Counter[str]:
