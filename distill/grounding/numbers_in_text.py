@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from distill.answers.numbers.normalize import normalise
 from distill.answers.numbers.quantities import read_quantities
+from distill.word_tables import word_set
 
 _SIGNS: Final = tuple(zip("−–—‐‑’∙⋅", "-----'··", strict=True))
 _LATEX: Final = (
@@ -25,10 +26,6 @@ _LATEX: Final = (
     (re.compile(r"\\([$%&#_])"), r"\1"),
     (re.compile(r"\\[()\[\]]"), " "),
 )
-
-
-def word_set(listed: str) -> frozenset[str]:
-    return frozenset(listed.split())
 
 
 def plain_text(text: str) -> str:

@@ -1,7 +1,7 @@
 """Whether two texts with the same values say the same: aligns their words and judges every difference.
 
 A difference is no change if it is in fillers, in words that mean the same, in words that a rationale can exchange
-(`filters.text.exchangeable_words`), in a typo or a tense (`filters.text.misspellings`), or in a word written twice.
+(`filters.text.rationale_words`), in a typo or a tense (`filters.text.misspellings`), or in a word written twice.
 One text may also say more. A word that changes the meaning (`CHANGING`), or an unknown word instead of another one,
 makes two texts different.
 """

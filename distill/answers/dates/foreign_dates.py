@@ -10,8 +10,8 @@ from typing import Final
 
 from distill.answers.numbers.foreign_number_words import foreign_numbers
 from distill.answers.numbers.number_words import numerals
-from distill.answers.tables import read_table
 from distill.answers.words.spelling_variants import FOREIGN_ORDINALS
+from distill.word_tables import read_table
 
 _MONTHS: Final = {
     name: number

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from distill.answers.tables import read_table
+from distill.word_tables import read_table
 
 _TABLE: Final = read_table(__file__)
 SYMBOLS: Final = {

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from distill.answers.numbers.number_words import numeral
-from distill.answers.tables import read_table
+from distill.word_tables import read_table
 
 _TABLE: Final = read_table(__file__)
 LONGEST: Final = 80

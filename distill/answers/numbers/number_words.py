@@ -10,7 +10,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
-from distill.answers.tables import read_table
+from distill.word_tables import read_table
 
 _TABLE: Final = read_table(__file__)
 SMALL: Final[dict[str, int]] = {word: value for value, word in enumerate(_TABLE["small"].split())}

@@ -5,7 +5,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
-from distill.answers.tables import read_table
+from distill.word_tables import read_table
 
 _TABLE: Final = read_table(__file__)
 _UNITS: Final[dict[str, tuple[str, Decimal]]] = {

@@ -6,8 +6,8 @@ countries are in `distill.answers.words.place_names`.
 
 from typing import Final
 
-from distill.answers.tables import read_table
 from distill.answers.words.other_scripts import other_scripts
+from distill.word_tables import read_table
 
 _TABLE: Final = read_table(__file__)
 _CONCEPTS: Final = [

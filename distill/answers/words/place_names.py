@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from distill.answers.compare_result import CompareResult, correct, wrong
-from distill.answers.tables import read_table
+from distill.word_tables import read_table
 
 _LANGUAGES: Final = ("en", "de", "fr", "es", "it", "pt", "nl", "zh", "ja", "ko", "ar", "hi", "ru", "pl", "tr", "sv")
 _TABLE: Final = read_table(__file__)

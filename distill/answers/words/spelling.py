@@ -9,7 +9,7 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
-from distill.answers.tables import read_table
+from distill.word_tables import read_table
 
 _TABLE: Final = read_table(__file__)
 

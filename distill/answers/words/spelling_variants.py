@@ -10,9 +10,9 @@ from typing import Final
 
 from distill.answers.compare_result import CompareResult, correct, undecided
 from distill.answers.numbers.number_words import ORDINAL_NAME, TENS, ordinal_value, spelled
-from distill.answers.tables import read_table
 from distill.answers.words.place_names import STATES, compare_places
 from distill.answers.words.spelling import without_accents
+from distill.word_tables import read_table
 
 _TABLE: Final = read_table(__file__)
 _SHORT: Final = frozenset(tuple(pair.split("=")) for pair in _TABLE["short"].split())

@@ -6,7 +6,7 @@ One of the two must be the plain form: interested and interesting are two words.
 from functools import lru_cache
 from typing import Final
 
-from distill.answers.tables import read_table
+from distill.word_tables import read_table
 
 _IRREGULAR: Final = dict(form.split("=") for form in read_table(__file__)["forms"].split())
 _ENDINGS: Final = ("s", "es", "ies", "ing", "ed", "ward", "wards")

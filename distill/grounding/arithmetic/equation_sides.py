@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from distill.grounding.arithmetic.canonical_text import MARK
-from distill.grounding.numbers_in_text import word_set
+from distill.word_tables import word_set
 
 _TOKEN: Final = re.compile(r"[a-zX][\w'/]*(?:-[a-z][a-z]+)*|N!?|->|=>|==|!=|<=|>=|\S")
 _NUMBERS: Final = (MARK, "N!")

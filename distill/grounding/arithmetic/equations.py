@@ -19,7 +19,7 @@ from distill.grounding.arithmetic.canonical_text import MARK, Number
 from distill.grounding.arithmetic.equation_sides import SAYS, EquationReader, Side, split_parts
 from distill.grounding.arithmetic.expressions import evaluate_expression, stands_for
 from distill.grounding.arithmetic.reading_effort import ReadingEffort
-from distill.grounding.numbers_in_text import word_set
+from distill.word_tables import word_set
 
 _OVERRULED: Final = re.compile(
     r"\?|\b(?:wrong|mistake|mistaken|mistakenly|incorrect|misread|miscounted|false|slip|error|(?:is|are|was|does|do|can) not|isn't"

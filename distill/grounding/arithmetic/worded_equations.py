@@ -21,7 +21,7 @@ from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.expressions import stands_for
 from distill.grounding.arithmetic.quick_patterns import compile_quick, longest_literal
 from distill.grounding.arithmetic.reading_effort import ReadingEffort
-from distill.grounding.numbers_in_text import word_set
+from distill.word_tables import word_set
 
 _EQ: Final = (
     r"(?>(?:,? (?:which |that |this |we |you |i |it |one |they )?(?:is|are|equals?|makes?|gives?|yields?|leaves?|comes? to|totals?|gets?"

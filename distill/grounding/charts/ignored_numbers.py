@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import Final
 
 from distill.grounding.charts.chart_table import ChartTable
-from distill.grounding.numbers_in_text import Item, word_set
+from distill.grounding.numbers_in_text import Item
+from distill.word_tables import word_set
 
 _ENUMERATED = re.compile(
     r"(?:\b(?:row|steps?|column|figure|fig\.?|chart|table|option|question|part|line|number|no\.|p\.|point|item|page|"

@@ -11,7 +11,8 @@ from typing import Final
 
 from distill.grounding.arithmetic.canonical_text import max_numbers_of
 from distill.grounding.charts.chart_table import COLOURS, DAYS, MONTHS, QUARTERS, ChartTable
-from distill.grounding.numbers_in_text import Item, count_separators, find_numbers, read_numbers, word_set
+from distill.grounding.numbers_in_text import Item, count_separators, find_numbers, read_numbers
+from distill.word_tables import word_set
 
 _PARTS: Final = ("bar", "column", "slice", "segment", "wedge", "sector", "category", "portion")
 _NAMED = re.compile(

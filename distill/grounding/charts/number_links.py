@@ -8,7 +8,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, TypeVar
 
-from distill.grounding.numbers_in_text import PLAIN, TOKEN, WORD_CLASS, word_set
+from distill.grounding.numbers_in_text import PLAIN, TOKEN, WORD_CLASS
+from distill.word_tables import word_set
 
 Result = TypeVar("Result")
 _LONG: Final = 200

@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 from distill.grounding.arithmetic.canonical_text import MARK
 from distill.grounding.arithmetic.expressions import SIMPLE, evaluate_expression
-from distill.grounding.numbers_in_text import TOKEN, Item, word_set
+from distill.grounding.numbers_in_text import TOKEN, Item
+from distill.word_tables import word_set
 
 _OPERATIVE = re.compile(
     r"[-+*/=×÷·≈⇒→]|\b(?:plus|minus|times|x|divided|multiplied|equals?|gives?|giving|makes?|yields?|get|totals?|is|comes)\b"

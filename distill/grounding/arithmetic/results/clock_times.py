@@ -12,7 +12,7 @@ from typing import Final
 
 from distill.grounding.arithmetic.canonical_text import MARK, UNREADABLE, Number
 from distill.grounding.arithmetic.equations import ArithmeticClaim
-from distill.grounding.numbers_in_text import word_set
+from distill.word_tables import word_set
 
 _HALF_DAY: Final = 720
 _PARTS: Final = re.compile(

@@ -14,7 +14,7 @@ from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.expressions import stands_for
 from distill.grounding.arithmetic.results.derivations import results_of
 from distill.grounding.arithmetic.results.number_roles import CUE_LEADING, CUE_WORDS, NumberedSentence
-from distill.grounding.numbers_in_text import word_set
+from distill.word_tables import word_set
 
 CONCLUSION_WORDS: Final = CUE_WORDS
 _OPERATIONS: Final = {

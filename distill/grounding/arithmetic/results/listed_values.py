@@ -10,7 +10,7 @@ from typing import Final
 
 from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.results.number_roles import NumberedSentence
-from distill.grounding.numbers_in_text import word_set
+from distill.word_tables import word_set
 
 FACT_WORDS: Final = word_set(
     """median mode range largest smallest highest lowest greatest biggest maximum minimum ascending descending middle

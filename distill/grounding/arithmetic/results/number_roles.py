@@ -14,7 +14,7 @@ from distill.grounding.arithmetic.canonical_text import MARK, Number, is_year
 from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.expressions import stands_for
 from distill.grounding.arithmetic.reading_effort import ReadingEffort
-from distill.grounding.numbers_in_text import word_set
+from distill.word_tables import word_set
 
 _PHRASES: Final = (
     (re.compile(r"\b(?:all )?in all\b|\bin total\b|\ball told\b|\btaken together\b|\bbetween them\b"), "altogether"),

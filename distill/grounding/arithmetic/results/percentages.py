@@ -7,7 +7,7 @@ from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.expressions import stands_for
 from distill.grounding.arithmetic.results.derivations import results_of
 from distill.grounding.arithmetic.results.number_roles import NumberedSentence
-from distill.grounding.numbers_in_text import word_set
+from distill.word_tables import word_set
 
 _TIED: Final = word_set("is are = equals makes means gives would be was were or")
 _CHARGED: Final = word_set(

@@ -11,7 +11,7 @@ from typing import Final
 from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.expressions import stands_for
 from distill.grounding.arithmetic.results.number_roles import NumberedSentence
-from distill.grounding.numbers_in_text import word_set
+from distill.word_tables import word_set
 
 _RATE: Final = re.compile(
     r"\b(?:each|per|apiece|every)\b|km/h|\bmph\b|\bm/s\b|\bkph\b|\b(?:an?|one) (?:hour|minute|second|day|week|month|year"

@@ -11,7 +11,7 @@ from distill.grounding.arithmetic.canonical_text import MARK
 from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.expressions import evaluate_expression, stands_for
 from distill.grounding.arithmetic.results.number_roles import NumberedSentence
-from distill.grounding.numbers_in_text import word_set
+from distill.word_tables import word_set
 
 _STEPS: Final[dict[str, Callable[[float, float], float]]] = {
     "add": lambda a, b: a + b, "adding": lambda a, b: a + b, "plus": lambda a, b: a + b,

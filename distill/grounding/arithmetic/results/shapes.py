@@ -8,7 +8,7 @@ from typing import Final
 from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.expressions import stands_for
 from distill.grounding.arithmetic.results.number_roles import NumberedSentence
-from distill.grounding.numbers_in_text import word_set
+from distill.word_tables import word_set
 
 MEASURE_WORDS: Final = word_set("area perimeter circumference volume diameter radius hypotenuse angle diagonal")
 _OF_ONE_SIDE: Final = word_set("square cube circle circular radius diameter sphere equilateral")

@@ -19,7 +19,7 @@ from distill.grounding.arithmetic.results.rates import RATE_WORDS, find_rate_cla
 from distill.grounding.arithmetic.results.running_results import STEP_WORDS, find_running_claims
 from distill.grounding.arithmetic.results.shapes import MEASURE_WORDS, find_shape_claims
 from distill.grounding.arithmetic.results.time_spans import find_page_claims, find_year_claims, may_be_year
-from distill.grounding.numbers_in_text import word_set
+from distill.word_tables import word_set
 
 _OVERRULED: Final = word_set(
     """wrong mistake mistaken mistakenly incorrect misread miscounted false slip error not cannot t instead rather

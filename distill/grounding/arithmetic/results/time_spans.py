@@ -7,7 +7,7 @@ from typing import Final
 from distill.grounding.arithmetic.canonical_text import MARK, Number
 from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.results.number_roles import NumberedSentence
-from distill.grounding.numbers_in_text import word_set
+from distill.word_tables import word_set
 
 _FIRST_YEAR, _LAST_YEAR = 1000, 2100
 _OLD: Final = word_set("old age aged born lived turned died")
