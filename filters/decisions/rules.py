@@ -176,7 +176,7 @@ def _not_allowed(name: str) -> str:
     return (
         f"the function {name} is not known or not allowed; a rule sees one trace at a time and gives the same result "
         f"on every day{f'; the nearest allowed one is {near[0]}' if near else ''} "
-        "(all: filters/decisions/allowed_functions.py)"
+        "(all: filters/decisions/allowed_functions.toml)"
     )
 
 

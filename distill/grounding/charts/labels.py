@@ -12,7 +12,7 @@ from typing import Final
 from distill.grounding.arithmetic.canonical_text import max_numbers_of
 from distill.grounding.charts.chart_table import COLOURS, DAYS, MONTHS, QUARTERS, ChartTable
 from distill.grounding.numbers_in_text import Item, count_separators, find_numbers, read_numbers
-from distill.word_tables import word_set
+from distill.word_tables import read_table, word_set
 
 _PARTS: Final = ("bar", "column", "slice", "segment", "wedge", "sector", "category", "portion")
 _NAMED = re.compile(
@@ -33,31 +33,8 @@ _WORD = re.compile(r"[^\W_]+")
 _MANY: Final = 40
 _NAME_CHARACTERS: Final = 200
 """Before a number, in which its name stands."""
-_GENERIC: Final = word_set(
-    """sorted sorting ordered ranking ranked counting rounding rounded converting assuming checking starting ending
-    calculated computed simplified simplifying altogether respectively hmm alternatively finding comparison
-    threshold limit target cutoff cut-off baseline goal input output required entry entries estimate estimated
-    result results remainder quotient product multiplying multiplied divided subtracted added lines bars columns
-    a about above according add adding after all also altogether amount an analysis and another answer
-    approach approximately around as at average averages axis bar based because before below big biggest
-    blue both bottom but by calculate calculation category change chart check choice colored coloured column
-    combine combined combining compare compared comparing compute computing conclusion correct corresponding
-    count current dark data decrease denominator desired difference different divide dividing each end
-    entire equal equals equation every exactly explanation fifth fig figure final finally find first for
-    formula four fourth from gap given graph greatest grouped growth hence here high higher highest hmm
-    horizontal how however i i'll identify if in increase initial is it its key label labels largest last
-    left leftmost legend less let let's light likewise locate long longest looking low lower lowest main max
-    maximum mean median middle min minimum minus month more multiply my new next no not note now number
-    numerator observation of ok okay old on one only option or other others over overall page part parts
-    peak people percent percentage plus population previous price question range rate ratio read reading
-    recall relevant remaining remember required respective rest result revenue right rightmost row said
-    sales same scale score second share short shortest similarly since single sixth small smallest so
-    solution source stacked start step sub subtract subtracting sum summary summing survey table tall
-    tallest target than that the their them then there therefore these they third this those three thus
-    times title to together top total two under unit units using value values verified verify vertical wait
-    we we'll what when where which while who whole why with x y year years yes
-    """
-)
+_GENERIC: Final = word_set(read_table(__file__)["generic"])
+"""Words with a capital that are no names of what a chart shows."""
 
 
 def read_items(text: str, table: ChartTable, familiar: frozenset[str]) -> list[Item] | None:

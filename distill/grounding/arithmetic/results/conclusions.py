@@ -14,8 +14,9 @@ from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.expressions import stands_for
 from distill.grounding.arithmetic.results.derivations import results_of
 from distill.grounding.arithmetic.results.number_roles import CUE_LEADING, CUE_WORDS, NumberedSentence
-from distill.word_tables import word_set
+from distill.word_tables import read_table, word_set
 
+_TABLE: Final = read_table(__file__)
 CONCLUSION_WORDS: Final = CUE_WORDS
 _OPERATIONS: Final = {
     "sum": "+", "left": "-", "difference": "-", "change": "-%", "mean": "m/", "product": "*", "price": "+-*/",
@@ -23,66 +24,26 @@ _OPERATIONS: Final = {
     "any": "+-*/",
 }  # fmt: skip
 """What a cue means itself."""
-_NAMED: Final = {
-    "-": """minus less fewer without except discount discounted off coupon refund rebate gave gives lost loses
-        sold spent used ate eaten removed removing subtract subtracting deduct deducting leaving leaves left
-        remaining change reduction but taken away broken missing paid returned dropped fell drop down under
-        below gap""",
-    "*": """times average mean each per every at x by twice double rows boxes packs bags sets groups tables
-        shelves crates teams apiece trays an weeks days hours months years""",
-    "/": """half third quarter split shared share divided per each apiece average mean averaging ratio every
-        among between""",
-    "+": """and plus more with tip tax added adding adds fee shipping another extra additional also together
-        total""",
-}
 _NAMES: Final = {
-    word: {operation for operation, words in _NAMED.items() if word in words.split()}
-    for word in " ".join(_NAMED.values()).split()
+    word: {operation for operation, words in _TABLE["named"].items() if word in words.split()}
+    for word in " ".join(_TABLE["named"].values()).split()
 }
-_HIDDEN_TEXT: Final = """
-    12: dozen dozens
-    2: pair pairs both couple twice double half twins doubled
-    7 52: week weeks weekly
-    12 30: month months monthly
-    12 365: year years yearly annual
-    60: hour hours h minute minutes min seconds
-    24 7: day days daily
-    100: cents cent cm m metres meters
-    1000: km kg g ml l litres liters
-    1: one another itself herself himself single including inclusive driver apart posts poles trees cut cuts pieces
-    1: floor floors gaps
-    180 360 90: triangle angle angles
-    4 25: quarter quarters
-    10: dime dimes
-    5: nickel nickels
-    3: third thirds triple triples
-    100 360: whole pie circle
-    6: hexagon
-    4: square squares sides
-"""
+"""The operations that a word names."""
 _HIDDEN: Final = {
     word: tuple(map(float, numbers.split()))
-    for numbers, _, words in (line.partition(":") for line in _HIDDEN_TEXT.strip().splitlines())
+    for numbers, words in (line.split(":") for line in _TABLE["hidden"].strip().splitlines())
     for word in words.split()
 }
 """Numbers that a word brings in."""
-_UNKNOWN: Final = word_set(
-    "legs wheels eyes corners edges faces feet fingers paws tires tyres handshakes games odds shadow ladder tip"
-)
+_UNKNOWN: Final = word_set(_TABLE["unknown"])
 """What each of some things has, in a number that is not written."""
-_COMPARING: Final = word_set(
-    """times more less fewer older younger longer shorter taller than twice half higher lower same"""
-)
+_COMPARING: Final = word_set(_TABLE["comparing"])
 """Words of relations, after which a number may be used twice: "Ann is 12, Tom 3 years older, together 27"."""
 _OF_THEMSELVES: Final = ("sum", "difference", "mean", "product")
 """Cues that state a result without a word that concludes."""
-_GIVES: Final = word_set(
-    """is are was were get gives give make makes equals leaves obtain yields have comes reach reaches :"""
-)
+_GIVES: Final = word_set(_TABLE["gives"])
 _YEARLY: Final = word_set("year years yearly annual annually per each every average mean")
-_OF_WHOLE: Final = word_set(
-    """other others rest remaining remainder all whole slice slices last left everything sum chart pie share"""
-)
+_OF_WHOLE: Final = word_set(_TABLE["of_whole"])
 _POINTING_BACK: Final = word_set("altogether together combined their therefore")
 LINKING_BACK: Final = _POINTING_BACK | word_set("so thus hence them total all leaving leaves that this")
 """Words of which a sentence has one if it computes with the numbers of the one before it."""

@@ -14,8 +14,9 @@ from distill.grounding.arithmetic.canonical_text import MARK, Number, is_year
 from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.expressions import stands_for
 from distill.grounding.arithmetic.reading_effort import ReadingEffort
-from distill.word_tables import word_set
+from distill.word_tables import read_table, word_set
 
+_TABLE: Final = read_table(__file__)
 _PHRASES: Final = (
     (re.compile(r"\b(?:all )?in all\b|\bin total\b|\ball told\b|\btaken together\b|\bbetween them\b"), "altogether"),
     (re.compile(r"\bon (?:the )?average\b"), "averaging"),
@@ -27,78 +28,33 @@ _PHRASES: Final = (
 _TOKEN: Final = re.compile(r"[a-z][a-z'-]*|[^\sa-z]")
 _WORD: Final = re.compile(r"[a-z]+")
 
-_BEFORE: Final = {
-    "sum": """total totals totaling totalling totalled totaled sum summing altogether together combined overall""",
-    "left": "leaves leave leaving left remaining remain remains rest other others",
-    "difference": "difference gap margin differ differs exceeds exceed",
-    "change": """increase decrease rise drop fall gain loss growth decline reduction rose fell grew dropped went
-        increased decreased declined climbed up down change changed lost gained""",
-    "mean": "average mean averaging averages averaged midpoint halfway",
-    "product": "product multiplying",
-    "price": "pay pays price bill cost costs paid owes",
-    "share": "each everyone everybody apiece",
-}
-_BEHIND: Final = {
-    "sum": "altogether together overall combined",
-    "left": "left remain remains remaining free empty unsold vacant unused back",
-    "difference": """more fewer less higher lower larger smaller greater taller shorter longer older younger heavier
-        lighter bigger warmer colder hotter cheaper apart faster slower""",
-    "mean": "averaging",
-    "share": "each apiece",
-}
-_CUE_BEFORE: Final = {word: cue for cue, words in _BEFORE.items() for word in words.split()}
-_CUE_BEHIND: Final = {word: cue for cue, words in _BEHIND.items() for word in words.split()}
-_LEADING: Final = {
-    "sum": "sum adding add summing totalling totaling combined combining together altogether",
-    "difference": "difference gap subtracting subtract deducting deduct taking take removing remove",
-    "product": "product multiplying multiply",
-    "share": "dividing divide quotient",
-    "mean": "average mean midpoint halfway",
-}
-CUE_LEADING: Final = {word: cue for cue, words in _LEADING.items() for word in words.split()}
+
+def _cues(beside: str) -> dict[str, str]:
+    """The operation that each word announces."""
+    return {word: cue for cue, words in _TABLE[beside].items() for word in words.split()}
+
+
+_CUE_BEFORE: Final = _cues("before")
+_CUE_BEHIND: Final = _cues("behind")
+CUE_LEADING: Final = _cues("leading")
 """Words before the first of the numbers that a sentence then computes with: "the sum of 4 and 5 is"."""
-_FILLERS: Final = word_set(
-    """a an the only just exactly ( * _ our still another now of to you with him her them us me his their its by it
-    at again together"""
-)
-_HEDGES: Final = word_set(
-    """about roughly approximately around nearly almost ~ ≈ some circa over under than up least most estimated
-    perhaps maybe between above below"""
-)
-_LINKS: Final = word_set(
-    """is are was were be make makes making give gives giving get gets got have has had equals equal cost costs pay
-    pays : = leave leaves leaving totals total totaling totalling totalled comes come came amounts weigh weighs
-    measure measures need needs take takes took earn earns earned receive receives owes owe contain contains
-    contained hold holds so thus hence therefore brings bringing scored sold won collected bought drove walked ran
-    made ate used caught picked obtain reach reaches yields yield becomes cover covers → > lies sells account"""
-)
-_INFERRING: Final = word_set(
-    """so thus hence therefore making leaving giving bringing brings means meaning → totaling totalling yielding"""
-)
-_RESULTING: Final = word_set("making leaving giving bringing brings totaling totalling yielding")
-_CONCLUDING: Final = _INFERRING - _RESULTING
-_NAMES_ONLY: Final = word_set(
-    """row column page chapter question option figure table step bar group item room line lot section level floor
-    grade version route gate exercise problem"""
-)
+_FILLERS: Final = word_set(_TABLE["fillers"])
+_HEDGES: Final = word_set(_TABLE["hedges"])
+_LINKS: Final = word_set(_TABLE["links"])
+_CONCLUDING: Final = word_set(_TABLE["concluding"])
+_RESULTING: Final = word_set(_TABLE["resulting"])
+_NAMES_ONLY: Final = word_set(_TABLE["names_only"])
 _OF_CHART: Final = re.compile(r"^ (?:[a-z]+ )?(?:bars|values|slices|numbers|segments|points|columns|rows|lines)\b")
 """Parts of a chart: "the 2 blue bars" have values of their own."""
 _OPERATORS: Final = {
     "+": "+", "-": "-", "*": "*", "/": "/", "x": "*", "plus": "+", "minus": "-", "times": "*", "^": "^", "√": "^",
 }  # fmt: skip
-_OF_GIVEN: Final = word_set("of from out if when until unless whether not no never isn't wasn't given with")
-_PHRASED: Final = word_set(
-    """all told them which that this it it's that's these they ie giving making for those back"""
-)
-CUE_WORDS: Final = (
-    frozenset(_CUE_BEFORE)
-    | frozenset(_CUE_BEHIND)
-    | frozenset(CUE_LEADING)
-    | _INFERRING
-    | word_set("all told ie gets receives")
+_OF_GIVEN: Final = word_set(_TABLE["of_given"])
+CUE_WORDS: Final = word_set("all told ie gets receives").union(
+    _CUE_BEFORE, _CUE_BEHIND, CUE_LEADING, _CONCLUDING, _RESULTING
 )
 """Words with one of which a sentence may draw a conclusion."""
-_ANY_CUE: Final = CUE_WORDS | _PHRASED
+_ANY_CUE: Final = CUE_WORDS | word_set(_TABLE["phrased"])
 _PUNCTUATION: Final = str.maketrans(",.:;()!", "       ")
 
 
