@@ -202,8 +202,16 @@ def _nothing_kept(counted_funnel: Funnel, recipe: Recipe, folder: Path) -> str:
     asked_count = counted_funnel.total["asked"]
     if not asked_count:
         return f"{folder}: there are no traces to filter; run `distill generate`, or check its questions"
+    if counted_funnel.rules.get(UNREADABLE_IMAGE) == asked_count:
+        next_step = (
+            "No image can be read where `distill generate` noted it: bring the images back, or, if they moved, run "
+            "`distill generate` again, which notes where they are now and asks nothing"
+        )
+    else:
+        next_step = (
+            "Look at some with `distill explain`, then change filter.rules, or the teachers' prompts and limits"
+        )
     return (
         f"{folder}: no trace of {asked_count:,} is kept ({counted_funnel.total['complete']:,} complete, "
-        f"{counted_funnel.total['correct']:,} correct). Dropped by:\n" + "\n".join(lines) + "\n"
-        "Look at some with `distill explain`, then change filter.rules, or the teachers' prompts and limits"
+        f"{counted_funnel.total['correct']:,} correct). Dropped by:\n" + "\n".join(lines) + f"\n{next_step}"
     )

@@ -14,6 +14,7 @@ from distill.artifacts.manifest import Manifest
 from distill.damaged_runs import damage_named
 from distill.planning.finished_traces import traces_of_teacher
 from distill.planning.outdated import other_versions, outdated_text
+from distill.planning.planned_questions import are_images_elsewhere, read_again
 from distill.planning.redo import KeyChange, Redo, compare_recipes
 from distill.recipe.effects import path_parts
 from distill.recipe.recipe import Recipe
@@ -36,13 +37,14 @@ def redo_text(before: Recipe, now: Recipe, run: Path, overrides: Sequence[str] =
     with damage_named(run):
         redo = compare_recipes(before, now, run)
     head = f"from {before.path}\nto   {now.path}\nrun  {run}"
-    earlier = "\n".join(filter(None, (outdated_text(run, before), *other_versions(run), _changed_servers(now, run))))
-    if not redo.changes:
+    warned = (outdated_text(run, before), *other_versions(run), _changed_servers(now, run), *read_again(now, run))
+    earlier = "\n".join(filter(None, warned))
+    if not redo.changes and not are_images_elsewhere(now, run):
         return f"{head}\n\nno key differs" + (
             f"\n\n{earlier}" if earlier else "; every finished stage stays as it is"
         )
     rows = [(change.path, _short(change.before), _short(change.now), _effect(change)) for change in redo.changes]
-    keys = _left(("key", "from", "to", "makes stale"), rows)
+    keys = _left(("key", "from", "to", "makes stale"), rows) if rows else "no key differs"
     stages = _left(("stage", "now", "then", "how much"), list(_stages(redo, now, run)))
     commands = "\n".join(f"  {command}" for command in _commands(redo, now, run, overrides))
     done = f"commands for this; finished work is not repeated:\n{commands}" if commands else ""
@@ -86,15 +88,20 @@ def _effect(change: KeyChange) -> str:
 def _stages(redo: Redo, now: Recipe, run: Path) -> Iterator[tuple[str, str, str, str]]:
     """Stage, state, what happens to the stage, and the amount of work."""
     generated, filtered, evaluated = (Manifest.read(run / stage) for stage in ("generate", "filter", "eval"))
-    yield _row("generate", generated, "generate" in redo.causes, _asked(redo, now, generated))
+    if "generate" not in redo.causes and are_images_elsewhere(now, run):
+        yield _row("generate", generated, True, "notes where the images are now; asks nothing")
+    else:
+        yield _row("generate", generated, "generate" in redo.causes, _asked(redo, now, generated))
     card_only = "card" in redo.causes and "filter" not in redo.causes
     measured = "writes card and exports again" if card_only else _measured(redo, filtered)
     yield _row("filter", filtered, "filter" in redo.causes or card_only, measured)
     for stage in now.stages:
-        manifest = Manifest.read(run / "train" / stage.name)
-        yield _row(f"train {stage.name}", manifest, f"train:{stage.name}" in redo.causes, _trained(manifest))
+        target, manifest = f"train:{stage.name}", Manifest.read(run / "train" / stage.name)
+        row = _row(f"train {stage.name}", manifest, target in redo.causes, _trained(manifest))
+        yield _perhaps(row, "the dataset changes") if _may_stay(redo, target) else row
     if now.evaluates or evaluated is not None:
-        yield _row("eval", evaluated, "eval" in redo.causes, _evaluated(redo, evaluated))
+        row = _row("eval", evaluated, "eval" in redo.causes, _evaluated(redo, evaluated))
+        yield _perhaps(row, "a student changes") if _may_stay(redo, "eval") else row
     if "rounds" in redo.causes:
         begun = "finished" if (run / ROUNDS / ROUNDS_RESULTS).is_file() else "not finished"
         yield "rounds", begun, "run again", "as far as the changes reach them"
@@ -107,6 +114,21 @@ def _row(name: str, manifest: Manifest | None, stale: bool, how_much: str) -> tu
     if manifest is None:
         return name, "not finished", "runs", ""
     return (name, "finished", "runs again", how_much) if stale else (name, "finished", "stays", "")
+
+
+def _may_stay(redo: Redo, target: str) -> bool:
+    """Whether a stale result is that only where the filter, decided again, gives another dataset."""
+    trained = {"train": [name for name in redo.causes if name.startswith("train:")]}
+    causes = [each for cause in redo.causes.get(target, ()) for each in trained.get(cause, [cause])]
+    return bool(causes) and all(
+        cause == "filter" or (cause.startswith("train:") and _may_stay(redo, cause)) for cause in causes
+    )
+
+
+def _perhaps(row: tuple[str, str, str, str], condition: str) -> tuple[str, str, str, str]:
+    """The row of a stage that runs again on a condition alone."""
+    name, state, then, how_much = row
+    return (name, state, "may run again", f"if {condition}: {how_much}") if then == "runs again" else row
 
 
 def _asked(redo: Redo, now: Recipe, manifest: Manifest | None) -> str:
@@ -170,12 +192,17 @@ def _commands(redo: Redo, now: Recipe, run: Path, overrides: Sequence[str]) -> I
     at = shlex.join([str(now.path), "--run", str(run), *(part for each in overrides for part in ("--set", each))])
     for name in redo.parts("engine"):
         yield shlex.join(["mv", f"{run}/generate/{name}", f"{run}/generate.{name}.previous"])
+    if "generate" not in redo.causes and are_images_elsewhere(now, run):
+        yield f"distill generate {at}"
     for stage in ("generate", "filter"):
         if stage in redo.causes and Manifest.read(run / stage) is not None:
             yield f"distill {stage} {at} --fresh"
     if "card" in redo.causes and "filter" not in redo.causes:
         yield f"distill filter {at}"
     redone = [name for name in redo.parts("train") if Manifest.read(run / "train" / name) is not None]
+    if any(_may_stay(redo, f"train:{name}") for name in redone):
+        yield f"distill run {at} --redo-stale"  # --fresh would train on the same rows again
+        return
     first = [each.name for each in now.stages if each.name in redone and start_of(now.stages, each) not in redone]
     yield from (f"distill train {at} --stage {name} --fresh" for name in first)
     if len(redone) > len(first):

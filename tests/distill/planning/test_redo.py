@@ -210,12 +210,16 @@ def test_a_sampling_value_asks_one_teacher_again_and_all_that_follows_but_not_th
         "generate": "runs again",
         "filter": "runs again",
         "train align": "stays",
-        "train reason": "runs again",
-        "train polish": "runs again",
-        "eval": "runs again",
+        "train reason": "may run again",
+        "train polish": "may run again",
+        "eval": "may run again",
     }
-    assert f"distill train {recipe} --run {run} --stage reason --fresh" in text
-    assert "--stage polish" not in text
+    assert "if the dataset changes: 120 steps" in text
+    assert f"distill run {recipe} --run {run} --redo-stale" in text and "distill train" not in text
+    other = redo_text(load(recipe), changed(recipe, stages__align__max_steps="9"), run)
+    assert [then for name, then in stages(other).items() if name.startswith("train")] == ["runs again"] * 3
+    assert f"distill train {recipe} --run {run} --stage align --fresh" in other
+    assert "--stage polish" not in other
 
 
 def test_an_edited_prompt_of_own_code_asks_only_where_its_text_differs(recipe: Path, run: Path) -> None:
