@@ -30,6 +30,7 @@ from student.data.images import ImageSource, ImageStore
 from student.loss import training_loss
 from student.models import attention, freeze, siq_vl
 from student.models.inputs import end_ids
+from student.models.parts import find_parts
 from student.training.step_dataset import MICRO_BATCHES, build_step_dataset
 
 PIXELS = 50_000_000
@@ -104,7 +105,7 @@ def steps(
     folder: Path,
 ) -> None:
     """Real tokens/s from pixels and from tokens, step by step in turns."""
-    parts = siq_vl.parts(model)
+    parts = find_parts(model)
     training_loss.attach(model)
     attention.use(model, attention.choose("auto", torch.device("cpu"), torch.float32))
     student = freeze.prepare(model, parts, stage.train, stage.lora)

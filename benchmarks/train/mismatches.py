@@ -29,7 +29,8 @@ from student.data.collate import collate
 from student.data.encode import Encoder, RowLimits, encode
 from student.data.images import ImageStore
 from student.models import attention, freeze, inputs
-from student.models.siq_vl import build, parts
+from student.models.parts import find_parts
+from student.models.siq_vl import build
 from student.training.step_dataset import build_step_dataset
 
 ASSETS = Path(__file__).resolve().parents[2] / "recipes" / "tiny"
@@ -108,7 +109,7 @@ def check(recipe: Recipe, folder: Path) -> int:
     begun = time.perf_counter()
     (stage,) = recipe.stages
     model, processor = build(str(ASSETS / "tower"), str(ASSETS / "decoder"), 2)
-    found = parts(model)
+    found = find_parts(model)
     encoder = Encoder(processor, inputs.end_ids(model))
     store = ImageStore(processor, torch.float32)
     dropped: Counter[str] = Counter()

@@ -30,8 +30,10 @@ def figures(kind: str, folder: Path) -> tuple[str, ...]:
     model, processor = worlds.student(kind, worlds.parts(folder / "parts"))
     for weight in model.parameters():
         weight.data.mul_(3 if weight.ndim > 1 else 1)  # as they are drawn, logits hardly depend on what came before
+    if reason := attention.why_not_packed(model.config, inputs.type_name(model), attention.PACKED):
+        return (kind, "padded", reason, "", "", "")
     attention.use(model, attention.PACKED)
-    encoder, store = encode.Encoder(processor, inputs.end_ids(model)), pictures.ImageStore(processor, torch.float32)
+    encoder, store = encode.Encoder.of(model, processor), pictures.ImageStore(processor, torch.float32)
     examples = encode.encode(worlds.rows(folder, ROWS), encoder, store, encode.RowLimits(500, 10**6))
     collator = collate.Collator(
         examples,
@@ -84,8 +86,8 @@ def _moved(model, before, after, first: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("classes", nargs="*", choices=[[], *worlds.CLASSES], help="default: all")
-    chosen = parser.parse_args().classes or worlds.CLASSES
+    parser.add_argument("classes", nargs="*", choices=[[], *worlds.ALL_CLASSES], help="default: all")
+    chosen = parser.parse_args().classes or worlds.ALL_CLASSES
     torch.set_num_threads(1)
     head = ("class", "layers", "logits", "gradients", "poison", "without bounds")
     with tempfile.TemporaryDirectory() as folder:

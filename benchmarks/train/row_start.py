@@ -34,6 +34,7 @@ from student.data.images import ImageStore
 from student.data.rows import TrainingRow
 from student.models import siq_vl
 from student.models.inputs import end_ids
+from student.models.parts import find_parts
 from student.training.step_dataset import build_step_dataset
 
 STEPS = {"batch_size": 32}, {"batch_tokens": 32_768}
@@ -108,7 +109,7 @@ def measure(path: Path, settings: dict[str, int]) -> tuple[list[float], float, f
     times.append(time.process_time())
     steps = build_step_dataset(
         model,
-        siq_vl.parts(model),
+        find_parts(model),
         examples,
         store,
         stage,

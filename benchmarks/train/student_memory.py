@@ -19,7 +19,8 @@ from transformers import Idefics3Config
 from distill.recipe.sections.stages import Lora, Stage
 from student.loss import training_loss
 from student.models import attention, freeze
-from student.models.siq_vl import parts, without_weights
+from student.models.parts import find_parts
+from student.models.siq_vl import without_weights
 from student.training.cost import memory
 from student.training.optimizer.compensated_adamw import CompensatedAdamW
 
@@ -55,7 +56,7 @@ def measure(trained: str, dtype: str, checkpointing: bool) -> None:
     train, lora = TRAINED[trained]
     stage = Stage(name="only", data="traces", train=train, lora=lora, micro_batch_tokens=ROWS * LENGTH)
     outline = outlined(dtype)
-    roles = parts(outline)
+    roles = find_parts(outline)
     found = memory.of_stage(outline, roles, stage)
     patches = ROWS * (SIDE // PATCH) ** 2
     foretold = found.needed(tokens=ROWS * LENGTH, patches=patches, checkpointing=checkpointing) - found.static

@@ -199,7 +199,7 @@ def trl(job: TimedRun, batch: int) -> Trained:
     from transformers import AutoModelForImageTextToText, AutoProcessor, TrainerCallback
     from trl import SFTConfig, SFTTrainer
 
-    from student.models.siq_vl import parts as find_parts
+    from student.models.parts import find_parts
 
     now = clock()
     processor = AutoProcessor.from_pretrained(job.folder / "student")
@@ -345,7 +345,7 @@ def flops_per_token(job: TimedRun, model: Any, processor: Any) -> float:
     """FLOPs that a real token of the training rows needs on average, its share of tower and head included."""
     from student.models.flops import Cost
     from student.models.freeze import prepare
-    from student.models.siq_vl import parts as find_parts
+    from student.models.parts import find_parts
 
     roles = find_parts(model)
     cost = Cost.of(prepare(model, roles, TRAINED[job.stage], None), roles)

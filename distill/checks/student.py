@@ -154,9 +154,8 @@ def can_be_outlined(context: CheckContext) -> bool:
 
 def encoder_of(context: CheckContext) -> "Encoder":
     from student.data.encode import Encoder
-    from student.models.inputs import end_ids
 
-    return Encoder(context.planner.processor, end_ids(context.planner.outline))
+    return Encoder.of(context.planner.outline, context.planner.processor)
 
 
 def check_stage_needs(context: CheckContext) -> Iterator[CheckResult]:

@@ -113,11 +113,11 @@ class StagePlanner:
 
     def __init__(self, recipe: Recipe, run: Path) -> None:
         from student.models import start_model
-        from student.models.siq_vl import parts
+        from student.models.parts import find_parts
 
         self._recipe, self._run = recipe, run
         self.outline, self.processor = start_model.outline(recipe)
-        self._roles = parts(self.outline)
+        self._roles = find_parts(self.outline)
         self._prepared: dict[Any, Any] = {}
         self._loads: dict[str, Load] = {}
         self._memory: dict[Any, Memory] = {}

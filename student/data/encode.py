@@ -37,17 +37,31 @@ _BATCH_ROWS = 512
 _DIVISORS = (2, 4, 8, 16)
 """Divisors of the sides of an image; a page smaller than a sixteenth cannot be read."""
 _VERIFIED = 4
-"""Rows or prompts with images of which each encoder compares its ids with those of the processor."""
+"""Rows or prompts of each number of images of which an encoder compares its ids with those of the processor."""
 _GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 
 
 class Encoder:
     """Renders and tokenises conversations for one student."""
 
-    def __init__(self, processor: ProcessorMixin, end_ids: Iterable[int]) -> None:
+    def __init__(
+        self,
+        processor: ProcessorMixin,
+        end_ids: Iterable[int],
+        *,
+        image_id: int | None = None,
+        type_name: str | None = None,
+    ) -> None:
+        """`image_id`: the token in whose places the model puts images; None: that by which conversations ask.
+
+        `type_name`: the input of token types, for models that take one.
+        """
         self._processor = processor
         self.tokenizer = processor.tokenizer
-        self.image_id = int(self.tokenizer.convert_tokens_to_ids(image_token(processor)))
+        self.placeholder_id = int(self.tokenizer.convert_tokens_to_ids(image_token(processor)))
+        self.image_id = self.placeholder_id if image_id is None else image_id
+        self._type_name = type_name
+        self._around = pictures.text_around(processor)
         if self.tokenizer.eos_token_id is None:
             raise ModelError("the student's tokenizer has no end-of-turn token (eos_token)")
         self.pad_id = inputs.pad_id(processor)
@@ -58,13 +72,35 @@ class Encoder:
             raise ModelError("the student's processor has no chat template; use an instruction-tuned checkpoint")
         self._template = with_fixed_date(template)
         self._marks_assistant = _GENERATION.search(template) is not None
-        self._unverified = _VERIFIED
+        self._verified: Counter[int] = Counter()
+
+    @classmethod
+    def of(cls, model: Any, processor: ProcessorMixin) -> "Encoder":
+        """The encoder of a model with its processor."""
+        ends, image_id = inputs.end_ids(model), inputs.image_id(model)
+        return cls(processor, ends, image_id=image_id, type_name=inputs.type_name(model))
 
     def prompts(self, asked: Sequence[tuple[str, int]]) -> list[list[int]]:
         """Token ids of (question, number of images) up to where the assistant begins; placeholders not expanded."""
         texts, _ = self._render([_turns(question, images) for question, images in asked], ask=True)
-        ids: list[list[int]] = self._tokenize(texts)["input_ids"]
+        ids: list[list[int]] = self._tokenize([self._spaced(text, len(text))[0] for text in texts])["input_ids"]
         return ids
+
+    def expand(self, ids: Sequence[int], expansions: Sequence[Sequence[int]]) -> list[int] | None:
+        """Token ids with the n-th image in the n-th place; None where the text itself holds the token of an image."""
+        if self.image_id != self.placeholder_id and self.image_id in ids:
+            return None
+        return expand(ids, self.placeholder_id, expansions)
+
+    def _spaced(self, text: str, end: int) -> tuple[str, int]:
+        """The text with what the processor writes around images before the character `end`, and where that is then.
+
+        Such text (blank lines around an image of Gemma 3) forms tokens with the text beside it.
+        """
+        before, after = self._around
+        placeholder = image_token(self._processor)
+        head = text[:end].replace(placeholder, f"{before}{placeholder}{after}") if before or after else text[:end]
+        return head + text[end:], len(head)
 
     def opening(self) -> int:
         """How many tokens at the end of a prompt open the assistant's turn; at least one."""
@@ -85,7 +121,11 @@ class Encoder:
 
     def conversations(self, rows: Sequence[TrainingRow]) -> list[tuple[list[int], int, np.ndarray]]:
         """Token ids of each row, placeholders not expanded, where its response begins, and its tokens' kinds."""
-        texts, spans = self._learned(rows)
+        texts, spans = [], []
+        for text, (start, end) in zip(*self._learned(rows), strict=True):
+            spaced, begin = self._spaced(text, start)
+            texts.append(spaced)
+            spans.append((begin, begin + end - start))
         encoded = self._tokenize(texts, return_offsets_mapping=True)
         return [
             self._cut(ids, offsets, span, row, text)
@@ -114,29 +154,37 @@ class Encoder:
 
     def verify_row(self, row: TrainingRow, ids: Sequence[int], max_pixels: int) -> None:
         """Check the first rows with images: their ids are what the processor itself makes of text and images."""
-        if row.images and self._unverified:
+        if row.images and self._verified[len(row.images)] < _VERIFIED:
             self._verify(f"row {row.id}", self._learned([row])[0], row.images, ids, max_pixels)
 
     def verify_prompt(self, sample: Sample, ids: Sequence[int], max_pixels: int) -> None:
         """Check the first prompts with images, as `verify_row` does with rows."""
-        if sample.images and self._unverified:
+        if sample.images and self._verified[len(sample.images)] < _VERIFIED:
             texts, _ = self._render([_turns(sample.question, len(sample.images))], ask=True)
             self._verify(f"question {sample.id}", texts, sample.images, ids, max_pixels)
 
     def _verify(
         self, name: str, texts: list[str], images: Sequence[ImageRef], ids: Sequence[int], max_pixels: int
     ) -> None:
-        self._unverified -= 1
+        self._verified[len(images)] += 1
         begin = self.tokenizer.bos_token
         loaded = [pictures.load(ref, max_pixels=max_pixels) for ref in images]
         doubled = begin is not None and texts[0].startswith(begin)
-        encoded = self._processor(text=texts, images=loaded, add_special_tokens=not doubled)["input_ids"][0]
-        expected = [int(value) for value in encoded]
+        encoded = self._processor(text=texts, images=[loaded], add_special_tokens=not doubled, return_tensors="pt")
+        expected = encoded["input_ids"][0].tolist()
         known = len(ids) - (ids[-1] not in expected[len(ids) - 1 :])
         if list(ids[:known]) != expected[:known]:
             raise ModelError(
                 f"{name}: {type(self._processor).__name__} tokenises its images in a way that depends on the "
-                "text around them, which is not supported"
+                "text around them, or on their number, which is not supported"
+            )
+        types = encoded.get(self._type_name) if self._type_name else None
+        if types is not None and [bool(kind) for kind in types[0, :known]] != [
+            t == self.image_id for t in ids[:known]
+        ]:
+            raise ModelError(
+                f"{name}: {type(self._processor).__name__} marks other tokens than those of images in "
+                f"{self._type_name}, which is not supported"
             )
 
     def _render(
@@ -170,13 +218,13 @@ def _turns(question: str, images: int, response: str | None = None) -> list[dict
     return turns
 
 
-def expand(ids: Sequence[int], image_id: int, expansions: Sequence[Sequence[int]]) -> list[int] | None:
+def expand(ids: Sequence[int], placeholder_id: int, expansions: Sequence[Sequence[int]]) -> list[int] | None:
     """Token ids with the n-th placeholder replaced by the n-th expansion; None when their numbers differ."""
     pieces: list[int] = []
     waiting = iter(expansions)
     used = 0
     for token in ids:
-        if token != image_id:
+        if token != placeholder_id:
             pieces.append(token)
             continue
         expansion = next(waiting, None)
@@ -284,12 +332,12 @@ def _encoded(
             except ImageError as error:
                 counts.dropped[error.reason] += 1
                 continue
-            full = expand(ids, encoder.image_id, expansions)
+            full = encoder.expand(ids, expansions)
             if full is None:
                 counts.dropped[IMAGE_TOKEN_IN_TEXT] += 1
                 continue
             if len(full) > max_length and limits.too_long == SHRINK and row.images:
-                row, full = _shrunk(row, ids, full, encoder.image_id, store, limits)
+                row, full = _shrunk(row, ids, full, encoder, store, limits)
                 counts.shrunk += len(full) <= max_length
             if len(full) > max_length:
                 if limits.too_long == "error":
@@ -305,7 +353,7 @@ def _encoded(
 
 
 def _shrunk(
-    row: TrainingRow, ids: Sequence[int], full: list[int], image_id: int, store: ImageStore, limits: RowLimits
+    row: TrainingRow, ids: Sequence[int], full: list[int], encoder: Encoder, store: ImageStore, limits: RowLimits
 ) -> tuple[TrainingRow, list[int]]:
     """The row with the largest images of a half, a quarter, ... of their sides that make it fit, if any do."""
     for divisor in _DIVISORS:
@@ -314,7 +362,7 @@ def _shrunk(
             expansions = [store.expansion(ref, limits.max_pixels) for ref in refs]
         except ImageError:  # rounded to whole pixels, a narrow image is too narrow
             continue
-        shorter = expand(ids, image_id, expansions)
+        shorter = encoder.expand(ids, expansions)
         if shorter is not None and len(shorter) <= limits.max_length:
             return replace(row, images=refs), shorter
     return row, full

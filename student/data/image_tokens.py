@@ -28,12 +28,14 @@ from student.data.encode import Examples
 from student.data.encoded_rows import MappedRows
 from student.data.images import TOKEN_AXES, Features, ImageStore, join_features, pack, processor_fingerprint, unpack
 from student.data.pixel_levels import MASK, PIXELS
-from student.models.siq_vl import Parts
+from student.models.parts import Parts
 
 _OF_PIXELS = (PIXELS, MASK, "image_position_ids")
 """Inputs of the tower that say nothing of its tokens."""
 _BATCH_VALUES = 1 << 23
 """Pixel values that go through the tower at once: 55 images of 224 x 224, or a dozen tiles of 512 x 512."""
+_KNOWN_OUTPUTS = ("pooler_output", "deepstack_features", "last_hidden_state", "hidden_states", "attentions")
+"""Of what a model makes of pixels: the tokens, and what they were made from."""
 _FORM = "form"
 _WAY_OUT = "set student.image_tokens = 'off'"
 _CONFIG_OF_TEXT = ("text_config", "transformers_version", "dtype", "_name_or_path", "architectures")
@@ -284,6 +286,10 @@ def _compute(encoder: ImageEncoder, group: Sequence[tuple[ImageRef, Features]], 
     model.train(was_training)
     if getattr(outputs, "pooler_output", None) is None:
         raise ModelError(f"{type(model).__name__}: its get_image_features gives no tokens; {_WAY_OUT}")
+    if more := sorted(name for name, value in outputs.items() if name not in _KNOWN_OUTPUTS and value is not None):
+        raise ModelError(
+            f"{type(model).__name__}: its get_image_features gives more than tokens ({', '.join(more)}); {_WAY_OUT}"
+        )
     layers = [
         _flat(outputs.pooler_output),
         *(_flat(layer) for layer in getattr(outputs, "deepstack_features", None) or ()),

@@ -32,6 +32,8 @@ from student.data.rows import Smaller
 TOKEN_AXES = 6
 """Axes of `pixel_values` that hold image tokens; pixels have two to five axes."""
 _TEXT_INPUTS = frozenset(("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"))
+_PROBE = (64, 64)
+"""Width and height of an image that shows what a processor writes around any."""
 _COMPARED_SHAPES = 8
 """Number of different shapes whose first image is compared with the processor's output."""
 
@@ -219,10 +221,11 @@ class ImageStore:
         self._cache = DiskCache(path, max_bytes=self._disk_bytes)
 
     def _expand(self, image: Any) -> tuple[int, ...]:
-        outputs = self.processor(text=image_token(self.processor), images=[image], add_special_tokens=False)
+        outputs, ids = _written(self.processor, image)
         # Image processors also return what only the processor itself needs (InternVL's num_patches).
         self._names = frozenset(outputs) - _TEXT_INPUTS
-        return tuple(int(value) for value in np.asarray(outputs["input_ids"]).reshape(-1))
+        begin, end = _without_space(self.processor, ids)
+        return tuple(ids[begin:end])
 
     def _keep(self, name: str, features: Features | None) -> None:
         if features is None:
@@ -347,6 +350,26 @@ def _grown(value: torch.Tensor, sides: Sequence[int]) -> torch.Tensor:
     grown = value.new_zeros((value.shape[0], *sides))
     grown[tuple(slice(0, size) for size in value.shape)] = value
     return grown
+
+
+def text_around(processor: ProcessorMixin) -> tuple[str, str]:
+    """The blank text that a processor writes before and after an image; expansions are without it."""
+    _, ids = _written(processor, Image.new("RGB", _PROBE))
+    begin, end = _without_space(processor, ids)
+    before, after = (str(processor.tokenizer.decode(part)) for part in (ids[:begin], ids[end:]))
+    return before, after
+
+
+def _written(processor: ProcessorMixin, image: Any) -> tuple[Any, list[int]]:
+    """What a processor makes of one image alone, and the token ids among it."""
+    outputs = processor(text=image_token(processor), images=[image], add_special_tokens=False, return_tensors="pt")
+    return outputs, [int(value) for value in np.asarray(outputs["input_ids"]).reshape(-1)]
+
+
+def _without_space(processor: ProcessorMixin, ids: Sequence[int]) -> tuple[int, int]:
+    """Where the tokens of an image begin and end between blank text."""
+    blank = [not str(processor.tokenizer.decode([token])).strip() for token in ids]
+    return blank.index(False), len(ids) - blank[::-1].index(False)
 
 
 def image_token(processor: ProcessorMixin) -> str:

@@ -21,7 +21,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from student.loss.training_loss import Scored
 from student.models.freeze import TOWER, plain_model, role_of
-from student.models.siq_vl import Parts
+from student.models.parts import Parts
 
 # FSDP hangs its hooks on the tensors that it finds in what a module gives back.
 pytree.register_dataclass(Scored)

@@ -13,7 +13,6 @@ from distill.recipe.recipe import Recipe
 from student.evaluation import students
 from student.evaluation.questions import OnReplies, QuestionSet, Work
 from student.evaluation.students import EvaluatedStudent
-from student.models.inputs import end_ids
 from student.training.session import Session
 
 if TYPE_CHECKING:
@@ -106,4 +105,4 @@ def make_prompter(
     if not evaluated.foreign:
         session.store = store
     max_pixels = recipe.data[recipe.eval.data].max_pixels
-    return Prompter(Encoder(processor, end_ids(student)), store, max_pixels, recipe.filter.rationale)
+    return Prompter(Encoder.of(student, processor), store, max_pixels, recipe.filter.rationale)

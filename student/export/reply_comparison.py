@@ -18,7 +18,6 @@ from student.data.images import ImageStore
 from student.export import convert
 from student.inference import generation
 from student.models import siq_vl
-from student.models.inputs import end_ids
 
 Tokens = tuple[Sequence[int], Sequence[int]]
 """Ids of a prompt, image tokens included, and of the reply to it, the end of the turn included."""
@@ -54,7 +53,7 @@ class ComparedStudent:
         self.samples = samples
         self._max_new_tokens = recipe.eval.max_new_tokens
         self.max_pixels = recipe.data[source].max_pixels
-        encoder, store = Encoder(processor, end_ids(self._model)), ImageStore(processor, getattr(torch, dtype))
+        encoder, store = Encoder.of(self._model, processor), ImageStore(processor, getattr(torch, dtype))
         self._prompter = generation.Prompter(encoder, store, self.max_pixels)
         self._batches = list(self._prompter.batches(samples, _BATCH))
         self.prompts = {prompt_index: ids for batch in self._batches for prompt_index, ids in batch}

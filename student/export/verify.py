@@ -25,7 +25,6 @@ from student.export.check_report import ExportCheck, VerifiedServer, add_checks,
 from student.export.reply_comparison import ComparedStudent
 from student.inference.generation import Prompter
 from student.models import siq_vl, start_model
-from student.models.inputs import end_ids
 from student.models.library_output import hide_library_output
 
 RELOADED_LIMIT = 1e-5
@@ -182,7 +181,7 @@ def _within(name: str, expected: torch.Tensor, result: torch.Tensor, limit: floa
 def _probe(
     model: PreTrainedModel, processor: ProcessorMixin, samples: Sequence[Sample], max_pixels: int
 ) -> dict[str, Any]:
-    prompter = Prompter(Encoder(processor, end_ids(model)), ImageStore(processor, torch.float32), max_pixels)
+    prompter = Prompter(Encoder.of(model, processor), ImageStore(processor, torch.float32), max_pixels)
     (batch,) = prompter.batches(samples, len(samples))
     return prompter.inputs(model, samples, batch)
 

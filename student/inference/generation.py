@@ -13,7 +13,7 @@ from transformers import GenerationConfig, PreTrainedModel, TextStreamer
 from distill import live_text
 from distill.rationale import STYLES, Style, opened_thinking, split
 from distill.types import Sample
-from student.data.encode import Encoder, expand
+from student.data.encode import Encoder
 from student.data.images import ImageStore
 from student.models.inputs import type_name
 
@@ -57,7 +57,7 @@ class Prompter:
         prompts = []
         for index, (sample, ids) in enumerate(zip(samples, asked, strict=True)):
             images = [self.store.expansion(ref, self.max_pixels) for ref in sample.images]
-            full = expand(ids, self.encoder.image_id, images)
+            full = self.encoder.expand(ids, images)
             if full is not None:
                 self.encoder.verify_prompt(sample, full, self.max_pixels)
                 prompts.append((index, full))

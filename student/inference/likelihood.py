@@ -23,7 +23,7 @@ from student.data.images import ImageStore
 from student.data.rows import TrainingRow
 from student.loss.training_loss import capped_head, require_plain_head
 from student.models import attention, siq_vl
-from student.models.inputs import end_ids, type_name
+from student.models.inputs import type_name
 
 RANK_CLIP = 100
 """Largest rank that counts: the clip of the rank-surprisal ratio (Yang et al. 2026, arXiv 2601.14249)."""
@@ -95,7 +95,7 @@ class LikelihoodScorer:
     ) -> None:
         self._model = model.eval()
         self._processor = processor
-        self._encoder = Encoder(processor, end_ids(model))
+        self._encoder = Encoder.of(model, processor)
         self._batch_tokens, self._limits = batch_tokens, RowLimits(max_length, max_pixels)
         self._types = type_name(model)
         self._opening = self._encoder.opening()

@@ -18,8 +18,8 @@ from torch import nn
 
 from distill.machine.hardware import gpu_of_device
 from student.models.freeze import LANGUAGE, PROJECTOR, TOWER, plain_name, role_of
+from student.models.parts import Parts
 from student.models.recurrent import MIXERS
-from student.models.siq_vl import Parts
 
 _PIXEL_AXES = 5
 """Most dimensions of a tensor of pixels."""

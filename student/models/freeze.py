@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 from distill.errors import ModelError
 from distill.recipe.sections.stages import Lora
 from student.models.lora import ADAPTER_MARK, adapt, size
-from student.models.siq_vl import Parts
+from student.models.parts import Parts
 
 TOWER, PROJECTOR, LANGUAGE = "tower", "projector", "language"
 ROLES = (TOWER, PROJECTOR, LANGUAGE)
@@ -39,7 +39,7 @@ class PartRow:
 def role_of(name: str, parts: Parts) -> str:
     """The role of a parameter or module; the longest part name decides, as a projector may lie inside the tower."""
     prefixes = {parts.tower: TOWER, parts.language: LANGUAGE, **dict.fromkeys(parts.projectors, PROJECTOR)}
-    prefixes |= dict.fromkeys(parts.unused, TOWER)
+    prefixes |= dict.fromkeys((*parts.unused, *parts.fixed), TOWER)
     name = plain_name(name)
     matching = [prefix for prefix in prefixes if name == prefix or name.startswith(f"{prefix}.")]
     return prefixes[max(matching, key=len)] if matching else LANGUAGE

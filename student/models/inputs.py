@@ -1,4 +1,4 @@
-"""Tokens that end a turn, the padding token, and the name of the input of token types of a model."""
+"""Tokens that end a turn, pad a line or stand for an image, and the name of the input of token types of a model."""
 
 import inspect
 from typing import Any
@@ -14,6 +14,11 @@ def pad_id(processor: Any) -> int:
     """The token that lines are padded with."""
     pad = processor.tokenizer.pad_token_id
     return int(pad if pad is not None else processor.tokenizer.eos_token_id)
+
+
+def image_id(model: Any) -> int:
+    """The token in whose places the model puts an image; Gemma 3's processor asks for an image by another token."""
+    return int(model.config.image_token_id)
 
 
 def type_name(model: Any) -> str | None:

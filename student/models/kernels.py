@@ -20,7 +20,7 @@ from transformers.utils import is_kernels_available, is_liger_kernel_available
 
 from distill.errors import ModelError
 from distill.recipe.sections.stages import Stage
-from student.models.siq_vl import Parts
+from student.models.parts import Parts
 
 
 def apply(kind: str, model: Any, parts: Parts) -> None:

@@ -1,11 +1,13 @@
 """The processor of a checkpoint: its tokenizer and what makes tensors of its images.
 
-The processors of InternVL, Qwen3-VL, Qwen3.5, Gemma 4 and SmolVLM2 also take videos, and need torchvision for these
-only. The project uses no videos, so without torchvision they are loaded without their video part. LFM2-VL is loaded
-with an image processor of this project.
+Many processors (InternVL, the Qwens, Gemma 4, SmolVLM2, LLaVA-OneVision, GLM-4V) also take videos, and need
+torchvision for these only. The project uses no videos, so without torchvision they are loaded without their video
+part. LFM2-VL is loaded with an image processor of this project.
 """
 
 import json
+import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from distill.machine import hub
 from student.models.lfm2_images import Lfm2VlImageProcessorPil
 
 VIDEOS = "video_processor"
+_PIXTRAL = "PixtralProcessor"
 _IMAGES = {"Lfm2VlProcessor": Lfm2VlImageProcessorPil}
 """Image processors that transformers has for torchvision alone."""
 
@@ -28,10 +31,27 @@ def load_processor(
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
     config = AutoConfig.from_pretrained(path_or_name, **options)
     kind = PROCESSOR_MAPPING.get(type(config), None)
-    needs_torchvision = kind is not None and (VIDEOS in kind.get_attributes() or kind.__name__ in _IMAGES)
-    if not needs_torchvision or is_torchvision_available():
+    if kind is None or is_torchvision_available():
         return AutoProcessor.from_pretrained(path_or_name, **options)
-    return _without_torchvision(kind).from_pretrained(path_or_name, **options)
+    if kind.__name__ == _PIXTRAL:
+        return pixtral_processor().from_pretrained(path_or_name, **options)
+    if VIDEOS in kind.get_attributes() or kind.__name__ in _IMAGES:
+        return _without_torchvision(kind).from_pretrained(path_or_name, **options)
+    return AutoProcessor.from_pretrained(path_or_name, **options)
+
+
+def pixtral_processor() -> Any:
+    """The processor class of Mistral 3 without torchvision.
+
+    It needs no more of it than a function for sizes, which the module for PIL has, too.
+    """
+    folder = "transformers.models.pixtral"
+    alias = f"{folder}.image_processing_pixtral"
+    sys.modules[alias] = import_module(f"{folder}.image_processing_pil_pixtral")
+    try:
+        return getattr(import_module(f"{folder}.processing_pixtral"), _PIXTRAL)
+    finally:
+        del sys.modules[alias]
 
 
 class _NoVideos(PushToHubMixin):  # type: ignore[misc]

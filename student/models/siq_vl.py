@@ -8,7 +8,6 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,29 +62,6 @@ CHAT_TEMPLATE = """\
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """Names of the submodules that play each role, as `model.get_submodule` takes them."""
-
-    tower: str
-    projector: str
-    language: str
-    further_projectors: tuple[str, ...] = ()
-    """Modules that bring features of earlier tower layers to the language model (Qwen3-VL)."""
-    unused: tuple[str, ...] = ()
-    """Modules for sounds (Gemma 4): frozen with the tower, and never run."""
-
-    @property
-    def projectors(self) -> tuple[str, ...]:
-        return (self.projector, *self.further_projectors)
-
-
-# Role to the names that models of transformers give it, most specific first. The projector of Qwen-VL models lies
-# inside the tower, so a role is decided by the longest name that matches a parameter.
-_TOWERS = ("vision_model", "vision_tower", "visual")
-_PROJECTORS = ("connector", "multi_modal_projector", "visual.merger", "embed_vision")
-_UNUSED = ("audio_tower", "embed_audio")
-_LANGUAGES = ("text_model", "language_model")
 _NOISY = ("transformers.modeling_utils", "transformers.distributed.tensor_parallel")  # also of loads that go well
 
 
@@ -302,31 +278,6 @@ def _tokenizer(language: str) -> Any:
     # The empty config makes the tokenizer's own files decide its class, not the model type: transformers 5 would
     # otherwise load any tokenizer beside a Qwen2 model as Qwen2Tokenizer, with other rules for numbers.
     return AutoTokenizer.from_pretrained(language, config=PreTrainedConfig())
-
-
-def parts(model: PreTrainedModel) -> Parts:
-    """The submodules that are tower, projector and language model, found by the names transformers gives them."""
-    names: set[str] = {name for name, _ in model.named_modules()}
-
-    def find(role: str, endings: tuple[str, ...]) -> str:
-        for ending in endings:
-            matches = [name for name in names if name == ending or name.endswith(f".{ending}")]
-            if matches:
-                return min(matches, key=len)
-        raise ModelError(
-            f"{type(model).__name__}: found no {role} in this model (looked for modules named "
-            f"{', '.join(endings)}); it cannot be trained in stages"
-        )
-
-    tower = find("vision tower", _TOWERS)
-    deepstack: Any = getattr(model.get_submodule(tower), "deepstack_merger_list", ())
-    return Parts(
-        tower=tower,
-        projector=find("projector", _PROJECTORS),
-        language=find("language model", _LANGUAGES),
-        further_projectors=tuple(f"{tower}.deepstack_merger_list.{index}" for index in range(len(deepstack))),
-        unused=tuple(sorted(name for name in names if name.rpartition(".")[2] in _UNUSED)),
-    )
 
 
 def _complete(name: str, kind: str, result: dict[str, Any], unused: tuple[str, ...] = ()) -> None:

@@ -15,7 +15,7 @@ from distill.errors import DistillError
 from student.distributed.fsdp import gather_tensor
 from student.models.freeze import LANGUAGE, TOWER, closed, plain_model, plain_name, role_of
 from student.models.lora import ADAPTER_MARK, is_quantized
-from student.models.siq_vl import Parts
+from student.models.parts import Parts
 
 
 class TowerWatch:

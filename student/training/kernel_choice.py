@@ -18,7 +18,7 @@ from distill.recipe.sections.stages import Stage
 from student.distributed import processes
 from student.models import kernels
 from student.models.freeze import plain_model
-from student.models.siq_vl import Parts
+from student.models.parts import Parts
 from student.training.step_dataset import FAILED, MICRO_BATCHES, PAIR, TEACHER, StepDataset
 
 KINDS = ("none", "compile", "liger")

@@ -50,9 +50,9 @@ from student.distributed import own_disks, processes
 from student.loss import training_loss
 from student.models import attention, freeze, kernels
 from student.models.flops import Cost
-from student.models.inputs import end_ids, type_name
+from student.models.inputs import type_name
 from student.models.library_output import hide_library_output
-from student.models.siq_vl import Parts, parts
+from student.models.parts import Parts, find_parts
 from student.training import freeze_checks, kernel_choice, reference, step_dataset
 from student.training.checkpoints import checkpoint_files as checkpoints
 from student.training.checkpoints import saved_model
@@ -140,7 +140,7 @@ class StageRun:
         """Load the start model; `again`: a later stage of this command starts from the same."""
         with hide_library_output():
             self.model, self.processor = self.session.start_models.get(self.recipe, self.start, again=again)
-        self.parts = parts(self.model)
+        self.parts = find_parts(self.model)
 
     def read_rows(self) -> None:
         """Read and tokenise the rows, and hold some out for validation. Raises TooFewRows where none can be used."""
@@ -171,7 +171,7 @@ class StageRun:
             folder=self.run / "train" / CACHE,
         )
         self.store = self.session.store
-        self.encoder = Encoder(self.processor, end_ids(self.model))
+        self.encoder = Encoder.of(self.model, self.processor)
         path = self.folder / ROWS
         own_disks.bring(rows.data_folder(self.run, self.stage))
         # One process of a disk looks at every row and image; the others map what it has written.

@@ -20,7 +20,26 @@ pytestmark = [*vllm_server.marks(timeout_s=900), pytest.mark.usefixtures("vllm_i
 @pytest.mark.parametrize(
     ("kind", "dtype"),
     # vLLM's gated delta rule for CPUs takes bfloat16 alone, in which ties fall either way.
-    [("qwen3.5", "bfloat16"), ("gemma4", "float32"), ("lfm2-vl", "float32")],
+    [
+        ("qwen3.5", "bfloat16"),
+        *(
+            (kind, "float32")
+            for kind in (
+                "gemma4",
+                "lfm2-vl",
+                "qwen2.5-vl",
+                "gemma3",
+                "llava-onevision",
+                "mistral3",
+                "qwen3-vl",
+                "internvl",
+                "llava",
+                "qwen2-vl",
+                "llava-next",
+                "glm4v",
+            )
+        ),
+    ],
 )
 def test_an_exported_student_says_in_vllm_what_it_says_in_transformers(
     kind: str, dtype: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

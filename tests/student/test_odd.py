@@ -28,7 +28,7 @@ from student.data import image_tokens, images
 from student.distributed import processes
 from student.export import convert
 from student.models import attention
-from student.models.siq_vl import parts
+from student.models.parts import find_parts
 from student.train import train
 from student.training import stage_run, step_dataset
 from student.training.checkpoints.checkpoint_files import refused_writes
@@ -233,7 +233,7 @@ def test_images_beyond_the_memory_are_all_on_disk_however_many_threads_look(
 def test_an_outline_of_one_token_is_drawn(place: Path):
     student, _ = worlds.student("siq-vl", place)
     recipe = worlds.recipe(place, worlds.stage("a", more="micro_batch_tokens = 1\n"))
-    outlined = memory.of_stage(student, parts(student), recipe.stages[0])
+    outlined = memory.of_stage(student, find_parts(student), recipe.stages[0])
     assert all(outlined.needed(tokens=1, patches=0, checkpointing=each) > 0 for each in (False, True))
 
 

@@ -20,7 +20,8 @@ from torch.utils import backend_registration
 
 from distill.recipe.sections.stages import Lora, Stage
 from student.loss import training_loss
-from student.models import attention, freeze, row_bounds, siq_vl
+from student.models import attention, freeze, row_bounds
+from student.models.parts import find_parts
 
 CARD = "card:0"
 KINDS = {
@@ -52,7 +53,7 @@ def step(name: str, kind: str, world: Path, rows: list[Any]) -> str:
     """One forward and backward pass; the device and the number of gradients."""
     train, lora = KINDS[kind]
     model, processor = worlds.student(name, world)
-    roles = siq_vl.parts(model)
+    roles = find_parts(model)
     model = model.to(torch.bfloat16)
     training_loss.attach(model)
     attention.use(model, attention.PACKED)

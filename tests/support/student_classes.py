@@ -7,78 +7,19 @@ conversation holds in the place of an image.
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import more_student_classes as more
 from safetensors.torch import load_file, save_file
-
-CORPUS = (
-    "How many red green blue squares are there? 0 1 2 3 4 5 6 7 8 9",
-    "<think>\nrow 1: red green, 1\nrow 2: blue blue, 0\n</think>\n\n4",
-)
-CHATML = """\
-{%- for message in messages -%}
-{{- '<|im_start|>' + message['role'] + '\\n' -}}
-{%- for content in message['content'] -%}
-{%- if content['type'] == 'image' -%}{{- 'IMAGE' -}}{%- else -%}{{- content['text'] -}}{%- endif -%}
-{%- endfor -%}
-{{- '<|im_end|>\\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}
-"""
-WORDS = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-SIGHT = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-
-
-class Parts(NamedTuple):
-    """What a builder gives."""
-
-    config: Any
-    processor: Any
-    image: str
-    """What a conversation holds in the place of an image."""
-
-
-def tokenizer() -> Any:
-    """Byte-level BPE with ChatML's marks."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
-    bpe.train_from_iterator(
-        CORPUS,
-        trainers.BpeTrainer(
-            vocab_size=330,
-            special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            show_progress=False,
-        ),
-    )
-    return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|im_end|>", pad_token="<|endoftext|>")
-
-
-def _without_videos(processor: type) -> type:
-    """The processor class for images only: its video processor would need torchvision."""
-    return type(processor.__name__, (processor,), {"check_argument_for_proper_class": lambda *_: None})
-
-
-def _marks(words: Any, *marks: str) -> dict[str, int]:
-    """The ids of new special tokens."""
-    words.add_special_tokens({"extra_special_tokens": list(marks)})
-    return {mark: words.convert_tokens_to_ids(mark) for mark in marks}
-
-
-def _text(words: Any, **more: Any) -> dict[str, Any]:
-    ends = {"eos_token_id": words.eos_token_id, "pad_token_id": words.pad_token_id, "bos_token_id": None}
-    return {**WORDS, "num_key_value_heads": 2, "vocab_size": len(words), "tie_word_embeddings": False, **ends, **more}
+from student_class_parts import CHATML, SIGHT, Parts, marks, speech, tokenizer, without_videos
+from student_class_parts import WORDS as WORDS
 
 
 def llava(t: Any, words: Any) -> Parts:
-    ids = _marks(words, "<image>")
+    ids = marks(words, "<image>")
     config = t.LlavaConfig(
         vision_config=t.SiglipVisionConfig(**SIGHT, image_size=16, patch_size=4),
-        text_config=t.LlamaConfig(**_text(words)),
+        text_config=t.LlamaConfig(**speech(words)),
         image_token_index=ids["<image>"],
         vision_feature_select_strategy="full",
         vision_feature_layer=-1,
@@ -89,18 +30,18 @@ def llava(t: Any, words: Any) -> Parts:
 
 
 def internvl(t: Any, words: Any) -> Parts:
-    ids = _marks(words, "<IMG_CONTEXT>", "<img>", "</img>", "<video>")
+    ids = marks(words, "<IMG_CONTEXT>", "<img>", "</img>", "<video>")
     for name, mark in INTERNVL_TOKENS.items():
         setattr(words, name, mark)
         setattr(words, f"{name}_id", ids[mark])
     config = t.InternVLConfig(
         vision_config={**SIGHT, "image_size": [16, 16], "patch_size": [4, 4]},
-        text_config=t.Qwen2Config(**_text(words)),
+        text_config=t.Qwen2Config(**speech(words)),
         image_token_id=ids["<IMG_CONTEXT>"],
         image_seq_length=4,
     )
     images = t.GotOcr2ImageProcessorPil(size={"height": 16, "width": 16}, crop_to_patches=False)
-    processor = _without_videos(t.InternVLProcessor)(images, words, None, image_seq_length=4)
+    processor = without_videos(t.InternVLProcessor)(images, words, None, image_seq_length=4)
     return Parts(config, processor, "<IMG_CONTEXT>")
 
 
@@ -114,10 +55,10 @@ INTERNVL_TOKENS = {
 
 def _qwen(t: Any, words: Any, config_class: Any, text: dict[str, Any], **sight: Any) -> Parts:
     """Qwen3-VL and Qwen3.5: a tower for images of any shape, a processor and positions of the same kind."""
-    ids = _marks(words, "<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>")
+    ids = marks(words, "<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>")
     rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}
     config = config_class(
-        text_config={**_text(words), "rope_parameters": rope, **text},
+        text_config={**speech(words), "rope_parameters": rope, **text},
         vision_config={
             "depth": 2,
             "hidden_size": 16,
@@ -135,7 +76,7 @@ def _qwen(t: Any, words: Any, config_class: Any, text: dict[str, Any], **sight: 
         vision_end_token_id=ids["<|vision_end|>"],
     )
     images = t.Qwen2VLImageProcessorPil(patch_size=4, merge_size=2, size={"shortest_edge": 64, "longest_edge": 1024})
-    processor = _without_videos(t.Qwen3VLProcessor)(images, words, None)
+    processor = without_videos(t.Qwen3VLProcessor)(images, words, None)
     return Parts(config, processor, "<|vision_start|><|image_pad|><|vision_end|>")
 
 
@@ -158,16 +99,16 @@ def qwen3_5(t: Any, words: Any) -> Parts:
     model = json.loads(words.backend_tokenizer.to_str())["model"]
     merges = [tuple(pair) for pair in model["merges"]]
     own = t.Qwen3_5Tokenizer(model["vocab"], merges, eos_token=words.eos_token, pad_token=words.pad_token)
-    _marks(own, "<|im_start|>")
+    marks(own, "<|im_start|>")
     return _qwen(t, own, t.Qwen3_5Config, text)
 
 
 def smolvlm(t: Any, words: Any) -> Parts:
-    ids = _marks(words, "<fake_token_around_image>", "<image>", "<global-img>", "<end_of_utterance>")
-    _marks(words, *(f"<row_{row}_col_{column}>" for row in (1, 2) for column in (1, 2)))
+    ids = marks(words, "<fake_token_around_image>", "<image>", "<global-img>", "<end_of_utterance>")
+    marks(words, *(f"<row_{row}_col_{column}>" for row in (1, 2) for column in (1, 2)))
     config = t.SmolVLMConfig(
         vision_config={**SIGHT, "image_size": 16, "patch_size": 4},
-        text_config=t.LlamaConfig(**_text(words)),
+        text_config=t.LlamaConfig(**speech(words)),
         scale_factor=2,
         image_token_id=ids["<image>"],
         pad_token_id=words.pad_token_id,
@@ -194,7 +135,7 @@ GEMMA_TOKENS = {
 
 def gemma4(t: Any, words: Any) -> Parts:
     """The small ones: windows, a second embedding, keys and values shared by the last layers, ears, bent logits."""
-    ids = _marks(words, *GEMMA_TOKENS.values(), "<|video|>")
+    ids = marks(words, *GEMMA_TOKENS.values(), "<|video|>")
     for name, mark in GEMMA_TOKENS.items():
         setattr(words, name, mark)
         setattr(words, f"{name}_id", ids[mark])
@@ -212,7 +153,7 @@ def gemma4(t: Any, words: Any) -> Parts:
     sight = {**SIGHT, "num_key_value_heads": 2, "head_dim": 8, "patch_size": 2, "position_embedding_size": 64}
     hearing = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "output_proj_dims": 16}
     config = t.Gemma4Config(
-        text_config=_text(words, **text),
+        text_config=speech(words, **text),
         vision_config={**sight, "pooling_kernel_size": 3},
         audio_config={**hearing, "subsampling_conv_channels": [4, 2]},
         tie_word_embeddings=False,
@@ -225,7 +166,7 @@ def gemma4(t: Any, words: Any) -> Parts:
         eoa_token_index=ids["<audio|>"],
     )
     images = t.Gemma4ImageProcessorPil(patch_size=2, max_soft_tokens=70, pooling_kernel_size=3)
-    processor = _without_videos(t.Gemma4Processor)(
+    processor = without_videos(t.Gemma4Processor)(
         t.Gemma4AudioFeatureExtractor(), images, words, None, image_seq_length=70
     )
     return Parts(config, processor, "<|image|>")
@@ -235,7 +176,7 @@ def lfm2_vl(t: Any, words: Any) -> Parts:
     from student.models.lfm2_images import Lfm2VlImageProcessorPil
 
     tiles = [f"<|img_row_{row}_col_{column}|>" for row in (1, 2) for column in (1, 2)]
-    ids = _marks(words, "<image>", "<|image_start|>", "<|image_end|>", "<|img_thumbnail|>", *tiles)
+    ids = marks(words, "<image>", "<|image_start|>", "<|image_end|>", "<|img_thumbnail|>", *tiles)
     config = t.Lfm2VlConfig(
         vision_config={
             **SIGHT,
@@ -245,7 +186,7 @@ def lfm2_vl(t: Any, words: Any) -> Parts:
             "vision_use_head": False,
         },
         text_config={
-            **_text(words, tie_word_embeddings=True),  # vLLM ties them whatever is said
+            **speech(words, tie_word_embeddings=True),  # vLLM ties them whatever is said
             "model_type": "lfm2",
             "num_hidden_layers": 3,
             "layer_types": ["conv", "full_attention", "conv"],
@@ -271,11 +212,26 @@ BUILDERS: dict[str, Callable[[Any, Any], Parts]] = {
     "lfm2-vl": lfm2_vl,
 }
 
+FURTHER: dict[str, Callable[[Any, Any], Parts]] = {
+    "qwen2-vl": more.qwen2_vl,
+    "qwen2.5-vl": more.qwen2_5_vl,
+    "glm4v": more.glm4v,
+    "gemma3": more.gemma3,
+    "llava-next": more.llava_next,
+    "llava-onevision": more.llava_onevision,
+    "mistral3": more.mistral3,
+    "ovis2": more.ovis2,
+    "aya-vision": more.aya_vision,
+    "deepseek-vl": more.deepseek_vl,
+}
+"""Classes without code of their own in the project; the tests of what they may do otherwise have them."""
 
+
+_ROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [6, 5, 5]}
 WIDE: dict[str, dict[str, Any]] = {
     "qwen3-vl": {
         "head_dim": 32,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [6, 5, 5]},
+        "rope_parameters": _ROPE,
     },
     "qwen3.5": {
         "head_dim": 32,
@@ -290,20 +246,34 @@ WIDE: dict[str, dict[str, Any]] = {
         "linear_value_head_dim": 128,
     },
     "gemma4": {"head_dim": 32, "global_head_dim": 64},
+    "gemma3": {"head_dim": 32, "query_pre_attn_scalar": 32},
+    "mistral3": {"head_dim": 32},
+    "qwen2-vl": {"rope_parameters": _ROPE},
+    "qwen2.5-vl": {"rope_parameters": _ROPE},
+    "glm4v": {"rope_parameters": {**_ROPE, "partial_rotary_factor": 1.0}},
     # vLLM reads sizes of published configurations that transformers leaves alone, here and below.
     "lfm2-vl": {"conv_dim": 128, "conv_dim_out": 128, "block_dim": 128},
 }
 """Settings of language models with heads that vLLM has kernels for."""
+_WIDE_SIGHT = {
+    "gemma4": {"default_output_length": 70},
+    "qwen2-vl": {"hidden_size": 128},
+    "qwen3-vl": {"out_hidden_size": 128},
+    "qwen3.5": {"out_hidden_size": 128},
+    "qwen2.5-vl": {"out_hidden_size": 128},
+    "glm4v": {"out_hidden_size": 128},
+}
+"""What the towers give to such language models."""
 
 
 def wide(kind: str, config: Any) -> Any:
     """The configuration with the least width that vLLM serves on a CPU."""
     values = config.to_dict()
-    values["text_config"] |= {"hidden_size": 128, "intermediate_size": 128, **WIDE[kind]}
+    values["text_config"] |= {"hidden_size": 128, "intermediate_size": 128, **WIDE.get(kind, {})}
     values["text_config"].pop("per_layer_config", None)
-    values["vision_config"] |= {"gemma4": {"default_output_length": 70}, "lfm2-vl": {}}.get(
-        kind, {"out_hidden_size": 128}
-    )
+    values["vision_config"] |= _WIDE_SIGHT.get(kind, {})
+    if kind == "ovis2":
+        values["hidden_size"] = 128
     return type(config)(**values)
 
 
@@ -316,14 +286,14 @@ def speak_up(model: Any, words: int) -> None:
 
 
 def other(kind: str, change: Callable[[str, Any], Any] = lambda _, config: config) -> tuple[Any, Any]:
-    """A random student of one of `BUILDERS` with its processor; `change`: another configuration from the first."""
+    """A random student of a class with its processor; `change`: another configuration from the first."""
     import torch
     import transformers
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
     words = tokenizer()
-    built = BUILDERS[kind](transformers, words)
+    built = (BUILDERS | FURTHER)[kind](transformers, words)
     built.processor.chat_template = CHATML.replace("IMAGE", built.image)
     model = transformers.AutoModelForImageTextToText.from_config(change(kind, built.config))
     model.generation_config.eos_token_id = words.eos_token_id
@@ -335,6 +305,17 @@ _FILES: dict[str, dict[str, Any]] = {
     "llava": {"patch_size": 4, "vision_feature_select_strategy": "full"},
     "internvl": {"image_seq_length": 4},
     "smolvlm": {"image_seq_len": 4},
+    "gemma3": {"image_seq_length": 4},
+    "llava-next": {
+        "patch_size": 4,
+        "vision_feature_select_strategy": "default",
+        "num_additional_image_tokens": 1,
+    },
+    "llava-onevision": {"num_image_tokens": 16, "vision_feature_select_strategy": "full"},
+    "mistral3": {"patch_size": 4, "spatial_merge_size": 2},
+    "ovis2": {"image_seq_length": 4},
+    "aya-vision": {"patch_size": 4, "img_size": 16, "downsample_factor": 2},
+    "deepseek-vl": {"num_image_tokens": 16},
 }
 """What the files of a published processor hold beside the name of its class."""
 _VIDEOS = {
@@ -343,8 +324,17 @@ _VIDEOS = {
     "qwen3.5": "Qwen3VL",
     "smolvlm": "SmolVLM",
     "gemma4": "Gemma4",
+    "qwen2-vl": "Qwen2VL",
+    "qwen2.5-vl": "Qwen2VL",
+    "glm4v": "Glm4v",
+    "llava-onevision": "LlavaOnevision",
 }
-_TOKENS = {"internvl": INTERNVL_TOKENS, "gemma4": GEMMA_TOKENS}
+_TOKENS = {
+    "internvl": INTERNVL_TOKENS,
+    "gemma4": GEMMA_TOKENS,
+    "gemma3": more.GEMMA3_TOKENS,
+    "deepseek-vl": {"image_token": "<image_placeholder>"},
+}
 
 
 def published(kind: str, folder: Path, *, served: bool = False) -> Path:

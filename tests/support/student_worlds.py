@@ -33,8 +33,7 @@ from distill.types import ImageRef
 from student.data import encode, images
 from student.data.collate import collate
 from student.data.rows import TrainingRow
-from student.models import inputs
-from student.models.siq_vl import Parts
+from student.models.parts import Parts
 from student.training.step_dataset import StepDataset, build_step_dataset
 
 COLOURS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200)}
@@ -53,10 +52,11 @@ save_every_steps = {save}
 
 
 CLASSES = ("siq-vl", *student_classes.BUILDERS)
+ALL_CLASSES = (*CLASSES, *student_classes.FURTHER)
 
 
 def student(kind: str, folder: Path) -> tuple[Any, Any]:
-    """A student of one of `CLASSES`; SiQ-VL is built from the `parts` in `folder`."""
+    """A student of one of `ALL_CLASSES`; SiQ-VL is built from the `parts` in `folder`."""
     from student.models.siq_vl import build
 
     return build(str(folder / "vision"), str(folder / "language"), 2) if kind == "siq-vl" else other(kind)
@@ -217,7 +217,7 @@ def step_dataset(
     dtype: torch.dtype = torch.float32,
 ) -> StepDataset:
     """The steps of a stage over rows, for a student that is prepared for training (`model`: without a wrapper)."""
-    encoder = encode.Encoder(processor, inputs.end_ids(model))
+    encoder = encode.Encoder.of(model, processor)
     store = images.ImageStore(processor, dtype)
     examples = encode.encode(rows, encoder, store, encode.RowLimits(1024, 10**6), dropped=Counter())
     collator = collate(student, examples, store, stage, encoder, max_pixels=10**6, raw_pixels=True)

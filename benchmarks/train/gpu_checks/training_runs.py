@@ -15,6 +15,7 @@ from train_runs import TRAINED, Contestant, TimedRun, ours, slug
 from distill.errors import ModelError
 from distill.recipe.sections.stages import Stage
 from student.models import siq_vl
+from student.models.parts import find_parts
 from student.training.cost import memory
 
 MISSING = (ModelError,)
@@ -121,6 +122,6 @@ def _planned(job: TimedRun, speed: Speed, tokens: float, images: float) -> float
     model, _ = siq_vl.outline(str(job.folder / "student"), dtype=job.dtype)
     sight: Any = model.config.vision_config
     patches = images * (sight.image_size // sight.patch_size) ** 2
-    return memory.of_stage(model, siq_vl.parts(model), section).needed(
+    return memory.of_stage(model, find_parts(model), section).needed(
         tokens=tokens, patches=patches, checkpointing=False
     )

@@ -14,7 +14,7 @@ from student.distributed import processes
 from student.models import start_model
 
 if TYPE_CHECKING:
-    from student.models.siq_vl import Parts
+    from student.models.parts import Parts
 
 
 def require_saved(run: Path, stage: str, *, digests: bool = False) -> None:

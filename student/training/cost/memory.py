@@ -26,7 +26,8 @@ from distill.machine.hardware import USABLE_SHARE, usable_bytes
 from distill.recipe.sections.stages import AUTO, Stage
 from student.models import freeze
 from student.models.flops import patch_values
-from student.models.siq_vl import Parts, without_weights
+from student.models.parts import Parts
+from student.models.siq_vl import without_weights
 from student.training.cost import outlined_step
 from student.training.optimizer.compensated_adamw import STATE_BYTES
 

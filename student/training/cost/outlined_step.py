@@ -17,7 +17,7 @@ from transformers import AttentionInterface
 
 from student.loss.training_loss import cap_of, score
 from student.models import freeze
-from student.models.siq_vl import Parts
+from student.models.parts import Parts
 
 DECODER, HEAD = "decoder", "head"
 _ATTENTION = "outlined"

@@ -17,7 +17,7 @@ from torch import nn
 from distill.machine.hardware import Gpu
 from student.models import freeze
 from student.models.flops import matrices_of_sight, patch_values
-from student.models.siq_vl import Parts
+from student.models.parts import Parts
 from student.training.cost.step_trace import ATTENTION, MATRICES, POINTWISE, DecoderTrace, Kernel, PassWork
 from student.training.optimizer.compensated_adamw import STATE_BYTES
 

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_iter
 from torch.utils.flop_counter import flop_registry
 
 from student.models import freeze
-from student.models.siq_vl import Parts
+from student.models.parts import Parts
 from student.training.cost import outlined_step
 
 MATRICES, ATTENTION, POINTWISE = "matrix products", "attention", "pointwise operations"

@@ -99,7 +99,6 @@ def of_stage(recipe: Recipe, run: Path, stage: Stage, outline: Any, processor: A
         return _most(recipe, stage, total, outline, cost)
     from student.data.encode import SHRINK, Encoder, RowLimits, encode
     from student.data.images import ImageStore
-    from student.models.inputs import end_ids
 
     dropped: Counter[str] = Counter()
     store = ImageStore(processor, outline.dtype, memory_bytes=1 << 28)
@@ -109,7 +108,7 @@ def of_stage(recipe: Recipe, run: Path, stage: Stage, outline: Any, processor: A
     sample = list(islice(stage_rows.read(recipe, run, alone, dropped), SAMPLED_ROWS))
     examples = encode(
         sample,
-        Encoder(processor, end_ids(outline)),
+        Encoder.of(outline, processor),
         store,
         RowLimits(stage.max_length, max_pixels, stage.too_long if stage.too_long == SHRINK else "drop"),
         dropped=dropped,

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from transformers import TrainerCallback
 
-from student.models.siq_vl import Parts
+from student.models.parts import Parts
 from student.training.freeze_checks import TowerWatch, check_frozen, check_optimizer_state
 from student.training.loop.interrupts import Interrupts
 from student.validation.early_stopping import EarlyStopping

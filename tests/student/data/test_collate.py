@@ -14,7 +14,6 @@ from distill.errors import DataError, ModelError
 from distill.types import ImageRef
 from student.data import collate, encode
 from student.data import images as pictures
-from student.models import inputs
 
 PIXELS = 10**6
 
@@ -25,7 +24,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def encoded(model, processor, rows):
-    encoder = encode.Encoder(processor, inputs.end_ids(model))
+    encoder = encode.Encoder.of(model, processor)
     store = pictures.ImageStore(processor, torch.float32)
     examples = encode.encode(rows, encoder, store, encode.RowLimits(500, PIXELS))
     collator = collate.Collator(
@@ -50,8 +49,13 @@ def test_loss_covers_the_response_and_the_end_of_its_turn_and_nothing_else(kind:
     assert len(layout.labels) == int(examples.columns.responses.sum())
 
 
-@pytest.mark.parametrize("kind", worlds.CLASSES)
-@pytest.mark.parametrize("images", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("kind", "images"),
+    [
+        *((kind, images) for kind in worlds.CLASSES for images in (0, 1, 2)),
+        *((kind, 1 + (kind != "llava-onevision")) for kind in worlds.ALL_CLASSES[len(worlds.CLASSES) :]),
+    ],
+)
 def test_the_model_sees_what_its_own_processor_would_show_it(kind: str, images: int, world: Path, tmp_path: Path):
     model, processor = worlds.student(kind, world)
     model.eval()
@@ -111,6 +115,24 @@ def test_a_question_that_holds_the_image_placeholder_is_counted(world: Path, tmp
     rows[0] = replace(rows[0], question="What is <image> here?")
     examples, _ = encoded(model, processor, rows)
     assert examples.dropped == Counter({encode.IMAGE_TOKEN_IN_TEXT: 1})
+
+
+def test_a_question_that_holds_the_token_of_an_image_is_counted_where_conversations_ask_by_another(
+    world: Path, tmp_path: Path
+):
+    model, processor = worlds.student("gemma3", world)
+    rows = worlds.rows(tmp_path, 2)
+    rows[0] = replace(rows[0], question="What is <image_soft_token> here?")
+    examples, _ = encoded(model, processor, rows)
+    assert examples.dropped == Counter({encode.IMAGE_TOKEN_IN_TEXT: 1})
+
+
+def test_a_processor_that_shows_several_images_otherwise_than_one_is_refused(world: Path, tmp_path: Path):
+    # LLaVA-OneVision cuts an image into tiles only if it is the only one of its conversation.
+    model, processor = worlds.student("llava-onevision", world)
+    rows = worlds.rows(tmp_path / "one", 5) + worlds.rows(tmp_path / "two", 1, images=2)
+    with pytest.raises(ModelError, match="or on their number, which is not supported"):
+        encoded(model, processor, rows)
 
 
 def test_a_template_that_never_ends_a_turn_gets_an_end(world: Path, tmp_path: Path):

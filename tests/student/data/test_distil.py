@@ -22,7 +22,7 @@ from student.data.rows import read
 from student.loss import training_loss
 from student.loss.teacher_divergence import from_teacher, topk_divergence
 from student.models import freeze, inputs
-from student.models.siq_vl import parts
+from student.models.parts import find_parts
 from student.train import train
 from student.training.step_dataset import build_step_dataset
 
@@ -89,9 +89,9 @@ def test_the_loss_is_likelihood_and_divergence_by_their_weight(place: Path):
         place / "run", examples.rows, planned, top_k=20, decode=processor.tokenizer.decode, folder=place / "table"
     )
     training_loss.attach(model)
-    student = freeze.prepare(model, parts(model), planned.train, None)
+    student = freeze.prepare(model, find_parts(model), planned.train, None)
     collator = collate(student, examples, store, planned, encoder, max_pixels=10**6, raw_pixels=True)
-    steps = build_step_dataset(student, parts(model), collator, planned, seed=0, distributions=found)
+    steps = build_step_dataset(student, find_parts(model), collator, planned, seed=0, distributions=found)
     batch = steps.on_device(steps[0]["micro_batches"][0], torch.device("cpu"))
     del batch["cells"]
     teacher = {name: batch.pop(f"teacher_{name}") for name in ("ids", "logprobs", "weights")}

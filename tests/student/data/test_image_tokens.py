@@ -22,7 +22,8 @@ from distill.types import ImageRef, Progress
 from student.data import encode, image_tokens
 from student.data import images as pictures
 from student.data.disk_cache import DATA, INDEX
-from student.models import freeze, inputs, siq_vl
+from student.models import freeze, inputs
+from student.models.parts import find_parts
 from student.train import train
 
 PIXELS = 10**6
@@ -37,17 +38,19 @@ def prepared(kind, world, tmp_path, *, images=2, train=("language",), dtype=torc
     """A student with its language model to be trained, the ids of four rows, their images, and the store."""
     model, processor = worlds.student(kind, world)
     model.to(dtype)
-    parts = siq_vl.parts(model)
+    parts = find_parts(model)
     freeze.prepare(model, parts, train, None)
     store = pictures.ImageStore(processor, dtype)
-    encoder = encode.Encoder(processor, inputs.end_ids(model))
+    encoder = encode.Encoder.of(model, processor)
     rows = worlds.rows(tmp_path, 4, images=images)
     return model, parts, store, encoder, rows
 
 
 def ids_of(encoder, store, row):
     ids, *_ = encoder.conversations([row])[0]
-    return torch.tensor(encode.expand(ids, encoder.image_id, [store.expansion(ref, PIXELS) for ref in row.images]))
+    return torch.tensor(
+        encode.expand(ids, encoder.placeholder_id, [store.expansion(ref, PIXELS) for ref in row.images])
+    )
 
 
 def tokens(model, parts, store, encoder, refs, folder, **more):
@@ -70,8 +73,13 @@ def passed(model, ids, inputs, type_name, image_id):
     return logits, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize("images", [1, 2])
-@pytest.mark.parametrize("kind", worlds.CLASSES)
+@pytest.mark.parametrize(
+    ("kind", "images"),
+    [
+        *((kind, images) for kind in worlds.CLASSES for images in (1, 2)),
+        *((kind, 1) for kind in worlds.ALL_CLASSES[len(worlds.CLASSES) :] if kind != "ovis2"),
+    ],
+)
 def test_logits_and_gradients_are_those_of_the_pixels(kind, images, world, tmp_path):
     model, parts, store, encoder, rows = prepared(kind, world, tmp_path, images=images)
     refs = [ref for row in rows for ref in row.images]
@@ -106,6 +114,12 @@ def test_an_image_that_went_through_the_tower_alone_is_equal_to_the_bit(kind, wo
         ]
         assert torch.equal(found[0][0], found[1][0])
         assert all(torch.equal(found[1][1][name], gradient) for name, gradient in found[0][1].items())
+
+
+def test_a_student_that_makes_more_than_tokens_of_its_pixels_keeps_none(world, tmp_path):
+    model, parts, store, encoder, rows = prepared("ovis2", world, tmp_path, images=1)
+    with pytest.raises(ModelError, match=r"gives more than tokens \(visual_indicator_features\); set student.image_"):
+        tokens(model, parts, store, encoder, rows[0].images, tmp_path)
 
 
 def test_the_tower_is_not_asked_again_and_pixels_still_go_through_it(world, tmp_path):

@@ -18,11 +18,15 @@ from student.models import attention, inputs, recurrent
 WAYS = {"rows": (None, "sdpa"), "masked lines": (250, "sdpa"), "one line": (None, attention.PACKED)}
 """How rows may share a pass: a line each; several lines and a mask; one line whose bounds attention is told."""
 RECURRENT = ("qwen3.5", "lfm2-vl")
+PADDED = ("gemma3",)
 PACKED = [
-    (kind, way)
-    for kind in worlds.CLASSES
-    for way in ("masked lines", "one line")
-    if not (kind in RECURRENT and way == "masked lines")
+    *(
+        (kind, way)
+        for kind in worlds.CLASSES
+        for way in ("masked lines", "one line")
+        if not (kind in RECURRENT and way == "masked lines")
+    ),
+    *((kind, "one line") for kind in worlds.ALL_CLASSES[len(worlds.CLASSES) :] if kind not in PADDED),
 ]
 """Classes that pack, and how; layers with a state read no masks."""
 
@@ -33,7 +37,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def collator(model, processor, rows, *, line_tokens: int | None = None, bounds: bool = False) -> collate.Collator:
-    encoder = encode.Encoder(processor, inputs.end_ids(model))
+    encoder = encode.Encoder.of(model, processor)
     store = pictures.ImageStore(processor, torch.float32)
     examples = encode.encode(rows, encoder, store, encode.RowLimits(500, 10**6))
     return collate.Collator(
@@ -63,17 +67,20 @@ def loss_and_gradients(model, layout: collate.Layout):
     return found.item(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
-def mixed_rows(folder: Path):
+def mixed_rows(kind: str, folder: Path):
     """Rows with one image, with two and with none."""
+    most = 1 if kind == "llava-onevision" else 2
     return (
-        worlds.rows(folder / "a", 5) + worlds.rows(folder / "b", 2, images=0) + worlds.rows(folder / "c", 2, images=2)
+        worlds.rows(folder / "a", 5)
+        + worlds.rows(folder / "b", 2, images=0)
+        + worlds.rows(folder / "c", 2, images=most)
     )
 
 
 @pytest.mark.parametrize(("kind", "way"), PACKED)
 def test_packed_rows_give_the_loss_and_gradients_of_rows_one_by_one(kind: str, way: str, world: Path, tmp_path: Path):
     model, processor = worlds.student(kind, world)
-    rows = mixed_rows(tmp_path)
+    rows = mixed_rows(kind, tmp_path)
     packed = layout_of(model, processor, rows, way)
     assert packed.inputs["input_ids"].shape[0] < len(rows)
     found, gradients = loss_and_gradients(model, packed)
@@ -112,7 +119,7 @@ def test_changing_one_row_moves_the_others_by_exactly_nothing(kind: str, way: st
 @pytest.mark.parametrize("kind", worlds.CLASSES)
 def test_the_training_loss_gives_the_gradients_of_plain_cross_entropy(kind: str, world: Path, tmp_path: Path):
     model, processor = worlds.student(kind, world)
-    layout = layout_of(model, processor, mixed_rows(tmp_path), "one line")
+    layout = layout_of(model, processor, mixed_rows(kind, tmp_path), "one line")
     expected, theirs = loss_and_gradients(model, layout)
     training_loss.attach(model)
     count = len(layout.labels)
@@ -136,6 +143,9 @@ def test_rows_share_a_line_where_every_layer_keeps_them_apart():
         types = inputs.type_name(model)
         assert attention.can_pack(model.config, types, attention.PACKED)
         assert attention.can_pack(model.config, types, "sdpa") == (kind not in RECURRENT)
+    for kind in worlds.ALL_CLASSES[len(worlds.CLASSES) :]:
+        model, _ = worlds.other(kind)
+        assert attention.can_pack(model.config, inputs.type_name(model), attention.PACKED) == (kind not in PADDED)
     config = worlds.other("llava")[0].config
     assert not attention.can_pack(config, "token_type_ids", attention.PACKED)
     config.text_config.layer_types = ["full_attention", "chunked_attention"]

@@ -16,7 +16,6 @@ from student.data import images as pictures
 from student.inference import generation
 from student.inference.generation import Draw
 from student.inference.scoring import score_reply
-from student.models import inputs
 from student.models.siq_vl import build
 
 PIXELS = 10**6
@@ -35,7 +34,7 @@ def questions(folder: Path, count: int = 7) -> list[Sample]:
 
 
 def answers(model, processor, samples, *, batch_size: int, max_new_tokens: int = 12, draw: Draw | None = None):
-    encoder = encode.Encoder(processor, inputs.end_ids(model))
+    encoder = encode.Encoder.of(model, processor)
     prompter = generation.Prompter(encoder, pictures.ImageStore(processor, torch.float32), PIXELS)
     found = {}
     for batch in prompter.batches(samples, batch_size):
@@ -138,7 +137,7 @@ def test_a_processor_that_joins_text_and_images_in_its_own_way_is_refused_before
 
 def test_a_rationale_in_plain_text_has_tokens_too(world: Path):
     model, processor = worlds.student("siq-vl", world)
-    encoder = encode.Encoder(processor, inputs.end_ids(model))
+    encoder = encode.Encoder.of(model, processor)
     ids = processor.tokenizer("row 1: red, 1\n\n1<|im_end|>")["input_ids"]
     store = pictures.ImageStore(processor, torch.float32)
     plain = generation.parse_reply(ids, generation.Prompter(encoder, store, PIXELS, "plain"), [])
@@ -154,7 +153,7 @@ def test_thinking_that_the_prompt_opens_and_the_token_limit_cuts_is_no_answer(wo
     processor.chat_template = processor.chat_template.replace("assistant\\n' -}}", "assistant\\n<think>\\n' -}}")
     (cut,) = answers(model, processor, questions(tmp_path, 1), batch_size=1, max_new_tokens=4).values()
     assert cut.truncated and cut.text.startswith("<think>\n")
-    encoder = encode.Encoder(processor, inputs.end_ids(model))
+    encoder = encode.Encoder.of(model, processor)
     prompter = generation.Prompter(encoder, pictures.ImageStore(processor, torch.float32), PIXELS)
     (prompt,) = encoder.prompts([("How many?", 0)])
 

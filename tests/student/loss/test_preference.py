@@ -31,7 +31,7 @@ from student.data.rows import TrainingRow, read
 from student.loss import training_loss
 from student.loss.preference import PairLoss
 from student.models import attention, freeze, inputs
-from student.models.siq_vl import parts
+from student.models.parts import find_parts
 from student.train import train
 from student.training.reference import reference_log_probs
 from student.training.step_dataset import StepDataset, build_step_dataset
@@ -157,13 +157,15 @@ class Run:
         self.model, processor = worlds.student("siq-vl", world)
         training_loss.attach(self.model)
         attention.use(self.model, attend)
-        self.student = freeze.prepare(self.model, parts(self.model), self.stage.train, None)
+        self.student = freeze.prepare(self.model, find_parts(self.model), self.stage.train, None)
         self.student.eval()
         encoder, store = Encoder(processor, inputs.end_ids(self.model)), images.ImageStore(processor, torch.float32)
         self.examples = encode_rows(rows, encoder, store, RowLimits(500, 10**6))
         rows_as_tokens = self.examples, store, self.stage, encoder
         collator = collate(self.student, *rows_as_tokens, max_pixels=10**6, raw_pixels=True)
-        self.steps: StepDataset = build_step_dataset(self.student, parts(self.model), collator, self.stage, seed=0)
+        self.steps: StepDataset = build_step_dataset(
+            self.student, find_parts(self.model), collator, self.stage, seed=0
+        )
         self.steps.reference = np.linspace(-60, -30, len(rows), dtype=np.float32)
 
     def passes(self) -> list[dict[str, Any]]:

@@ -14,8 +14,8 @@ from distill.recipe.sections.stages import Lora
 from student.data.images import image_token
 from student.models import flops, freeze
 from student.models.flops import Cost, matmul_rate
+from student.models.parts import find_parts
 from student.models.recurrent import MIXERS
-from student.models.siq_vl import parts
 
 LORA = Lora(rank=8, alpha=16, dropout=0.0)
 RESPONSE = 7
@@ -55,7 +55,7 @@ def test_a_micro_batch_costs_what_torch_counts(kind: str, stage: str, world: Pat
     model, processor = worlds.student(kind, world)
     # Fused attention is not counted on a CPU.
     model.set_attn_implementation("eager")
-    roles = parts(model)
+    roles = find_parts(model)
     student = freeze.prepare(model, roles, train, lora)
     if checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -101,7 +101,7 @@ def qwen_half_billion(image_size: int) -> Idefics3ForConditionalGeneration:
 )
 def test_half_a_billion_parameters_cost_the_known_gflops_a_token(train, checkpointing, gflops_per_token):
     model = qwen_half_billion(512)
-    roles = parts(model)
+    roles = find_parts(model)
     cost = Cost.of(freeze.prepare(model, roles, train, None), roles, checkpointing=checkpointing)
     patches, squared = cost.patches({"pixel_values": torch.empty(1, 1, 3, 512, 512, device="meta")})
     assert (patches, squared) == (1024, 1024**2)
@@ -115,7 +115,7 @@ def test_half_a_billion_parameters_cost_the_known_gflops_a_token(train, checkpoi
 @pytest.mark.parametrize(("image_size", "gflops"), [(224, 35), (512, 213)])
 def test_the_tower_costs_the_known_gflops_an_image(image_size: int, gflops: float):
     model = qwen_half_billion(image_size)
-    roles = parts(model)
+    roles = find_parts(model)
     cost = Cost.of(freeze.prepare(model, roles, ("language",), None), roles)
     patches, squared = cost.patches({"pixel_values": torch.empty(1, 1, 3, image_size, image_size, device="meta")})
     flops = cost.flops(tokens=0, squared_lengths=0, response_tokens=0, patches=patches, squared_patches=squared)
@@ -124,7 +124,7 @@ def test_the_tower_costs_the_known_gflops_an_image(image_size: int, gflops: floa
 
 def test_a_batch_without_images_has_no_patches(world: Path):
     model, _ = worlds.student("siq-vl", world)
-    assert Cost.of(model, parts(model)).patches({"input_ids": torch.zeros(1, 3)}) == (0, 0)
+    assert Cost.of(model, find_parts(model)).patches({"input_ids": torch.zeros(1, 3)}) == (0, 0)
 
 
 def test_the_measured_matrix_rate_is_a_rate_of_this_machine():

@@ -11,7 +11,7 @@ from torch import nn
 from distill.errors import DistillError, ModelError
 from distill.recipe.sections.stages import Lora
 from student.models import freeze
-from student.models.siq_vl import parts
+from student.models.parts import find_parts
 from student.training import freeze_checks
 
 ADAPTED_LAYERS = {
@@ -38,7 +38,7 @@ def checkpointed(model):
 def frozen(world: Path, train=("projector",), lora=None, kind="siq-vl"):
     """A student that a stage is about to train, with its parts."""
     model, _ = worlds.student(kind, world)
-    roles = parts(model)
+    roles = find_parts(model)
     return freeze.prepare(model, roles, train, lora), roles
 
 
@@ -51,7 +51,7 @@ def prove(model, roles, train=("projector",), *, dtype=torch.float32, watch=None
 @pytest.mark.parametrize("kind", worlds.CLASSES)
 def test_no_gradient_and_no_graph_reaches_what_is_frozen(kind, train, checkpointing, world: Path, tmp_path: Path):
     model, processor = worlds.student(kind, world)
-    roles = parts(model)
+    roles = find_parts(model)
     prepared = freeze.prepare(model, roles, train, None)
     if checkpointing:
         checkpointed(prepared)
@@ -68,7 +68,7 @@ def test_no_gradient_and_no_graph_reaches_what_is_frozen(kind, train, checkpoint
 
 def test_every_projector_of_a_student_with_deep_features_is_trained(world: Path, tmp_path: Path):
     model, processor = worlds.student("qwen3-vl", world)
-    roles = parts(model)
+    roles = find_parts(model)
     assert roles.further_projectors == ("model.visual.deepstack_merger_list.0",)
     freeze.prepare(model, roles, ("projector",), None)
     model(**worlds.batch(processor, tmp_path), use_cache=False).loss.backward()
@@ -81,7 +81,7 @@ def test_every_projector_of_a_student_with_deep_features_is_trained(world: Path,
 
 def test_a_frozen_tower_is_tracked_where_nobody_guards_it(world: Path, tmp_path: Path):
     model, processor = worlds.student("siq-vl", world)
-    roles = parts(model)
+    roles = find_parts(model)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(freeze.role_of(name, roles) == "projector")
     watch = freeze_checks.TowerWatch(model, roles)
@@ -105,7 +105,7 @@ def test_a_graph_through_a_tower_that_is_not_called_itself_is_found(world: Path,
 
 def test_an_output_made_to_ask_for_gradients_is_found(world: Path, tmp_path: Path):
     model, processor = worlds.student("siq-vl", world)
-    roles = parts(model)
+    roles = find_parts(model)
     freeze.prepare(model, roles, ["language"], None)
 
     def ask(_module, _inputs, output):
@@ -121,7 +121,7 @@ def test_an_output_made_to_ask_for_gradients_is_found(world: Path, tmp_path: Pat
 @pytest.mark.parametrize("kind", worlds.CLASSES)
 def test_adapters_lie_in_the_language_model_only(kind: str, world: Path, tmp_path: Path):
     model, processor = worlds.student(kind, world)
-    roles = parts(model)
+    roles = find_parts(model)
     prepared = freeze.prepare(model, roles, ["language"], LORA)
     adapted = [name for name, _ in prepared.named_parameters() if "lora_" in name]
     assert len(adapted) == 2 * ADAPTED_LAYERS.get(kind, 2 * 7)
@@ -142,7 +142,7 @@ def test_tied_embeddings_are_one_tensor_with_one_fate(train, lora, world: Path, 
     model, processor = worlds.student("siq-vl", world)
     embedding = model.get_input_embeddings().weight
     assert model.lm_head.weight is embedding
-    roles = parts(model)
+    roles = find_parts(model)
     before = embedding.detach().clone()
     prepared = freeze.prepare(model, roles, [train], lora)
     digests = freeze_checks.frozen_digests(prepared, roles)
@@ -163,7 +163,7 @@ def test_a_tensor_that_two_parts_share_is_not_trained_and_frozen_at_once(world: 
     model, _ = worlds.student("siq-vl", world)
     model.model.connector.modality_projection.proj.weight = model.model.text_model.layers[0].mlp.up_proj.weight
     with pytest.raises(ModelError, match=r"proj.weight and \S+up_proj.weight are one tensor"):
-        freeze.prepare(model, parts(model), ["projector"], None)
+        freeze.prepare(model, find_parts(model), ["projector"], None)
 
 
 def test_the_tower_and_a_frozen_projector_stay_in_eval_mode(world: Path):
@@ -181,7 +181,7 @@ def test_the_tower_and_a_frozen_projector_stay_in_eval_mode(world: Path):
 
 def test_the_same_model_can_be_prepared_for_one_stage_after_another(world: Path, tmp_path: Path):
     model, processor = worlds.student("siq-vl", world)
-    roles = parts(model)
+    roles = find_parts(model)
     for train in (["language"], ["projector"], ["language"]):
         model.zero_grad()
         freeze.prepare(model, roles, train, None).train()
@@ -206,8 +206,8 @@ def test_a_copy_of_a_guarded_model_uses_its_own_tower(world: Path):
 def test_the_table_of_parts_counts_every_tensor_once_and_names_its_dtype(world: Path):
     model, _ = worlds.student("siq-vl", world)
     assert model.lm_head.weight is model.get_input_embeddings().weight
-    prepared = freeze.prepare(model.to(torch.bfloat16), parts(model), ["language"], LORA)
-    table = {row.part: row for row in freeze.table(prepared, parts(model))}
+    prepared = freeze.prepare(model.to(torch.bfloat16), find_parts(model), ["language"], LORA)
+    table = {row.part: row for row in freeze.table(prepared, find_parts(model))}
     assert sum(row.parameters for row in table.values()) == sum(p.numel() for p in prepared.parameters())
     assert {name: row.dtype for name, row in table.items()} == {
         "tower": "bfloat16",
@@ -337,7 +337,7 @@ def test_running_statistics_of_a_frozen_tower_stand_still(world: Path, tmp_path:
     model, _ = worlds.student("siq-vl", world)
     norm = nn.BatchNorm1d(16)
     model.model.vision_model.add_module("statistics", norm)
-    roles = parts(model)
+    roles = find_parts(model)
     freeze.prepare(model, roles, ["projector"], None)
     before = freeze_checks.frozen_digests(model, roles)
     assert "model.vision_model.statistics.running_mean" in before
@@ -357,7 +357,7 @@ def test_plain_trl_tracks_a_frozen_tower_once_it_checkpoints_and_a_guarded_one_s
     tracked = {}
     for guarded in (False, True):
         model, processor = worlds.other("smolvlm")
-        roles = parts(model)
+        roles = find_parts(model)
         if guarded:
             freeze.prepare(model, roles, ["projector"], None)
         else:

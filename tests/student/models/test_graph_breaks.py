@@ -14,7 +14,8 @@ from torch.nn.attention import varlen
 
 from distill.recipe.sections.stages import Stage
 from student.loss import training_loss
-from student.models import attention, freeze, kernels, siq_vl
+from student.models import attention, freeze, kernels
+from student.models.parts import Parts, find_parts
 from student.training.step_dataset import StepDataset
 
 
@@ -85,7 +86,7 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.fx.GraphModul
 @pytest.mark.parametrize("name", worlds.CLASSES)
 def test_a_compiled_layer_is_one_graph(name: str, world: Path, tmp_path: Path, graphs: list[torch.fx.GraphModule]):
     model, processor = worlds.student(name, world)
-    roles = siq_vl.parts(model)
+    roles = find_parts(model)
     steps = _steps(name, model, processor, roles, tmp_path)
     expected = _losses(model, steps)
     language = model.get_submodule(roles.language)
@@ -97,7 +98,7 @@ def test_a_compiled_layer_is_one_graph(name: str, world: Path, tmp_path: Path, g
     assert len(graphs) == 1 if len(kinds) == 1 else len(graphs) <= layers
 
 
-def _steps(name: str, model: Any, processor: Any, roles: siq_vl.Parts, folder: Path) -> StepDataset:
+def _steps(name: str, model: Any, processor: Any, roles: Parts, folder: Path) -> StepDataset:
     training_loss.attach(model)
     attention.use(model, attention.PACKED)
     freeze.prepare(model, roles, ("projector", "language"), None)

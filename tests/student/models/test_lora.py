@@ -15,7 +15,7 @@ from transformers import AutoModelForImageTextToText
 from distill.errors import DistillError, MissingExtra
 from distill.recipe.sections.stages import Lora
 from student.models import freeze, lora
-from student.models.siq_vl import parts
+from student.models.parts import find_parts
 from student.train import train
 from student.training import freeze_checks
 
@@ -59,7 +59,7 @@ def logits(model, batch):
 @pytest.mark.parametrize("train", [("language",), ("projector", "language")])
 def test_merged_student_and_adapter_folder_say_the_same(kind, adapter, train, world: Path, tmp_path: Path):
     model, processor = worlds.student(kind, world)
-    roles, batch = parts(model), worlds.batch(processor, tmp_path)
+    roles, batch = find_parts(model), worlds.batch(processor, tmp_path)
     start = logits(model, batch)
     model.save_pretrained(tmp_path / "start")
     student = freeze.prepare(model, roles, train, KINDS[adapter])
@@ -135,7 +135,7 @@ def test_the_kinds_of_adapters_differ(world: Path, tmp_path: Path):
     found = {}
     for name, settings in KINDS.items():
         model, _ = worlds.student("siq-vl", world)
-        student = freeze.prepare(model, parts(model), ["language"], settings)
+        student = freeze.prepare(model, find_parts(model), ["language"], settings)
         layer = model.model.text_model.layers[0].mlp.up_proj
         found[name] = layer.scaling["default"], layer.use_dora["default"]
         assert {p.dtype for n, p in student.named_parameters() if p.requires_grad} == {torch.float32}
@@ -144,7 +144,7 @@ def test_the_kinds_of_adapters_differ(world: Path, tmp_path: Path):
 
 def test_adapters_over_bfloat16_are_float32(world: Path):
     model, _ = worlds.student("siq-vl", world)
-    student = freeze.prepare(model.to(torch.bfloat16), parts(model), ["language"], KINDS["dora"])
+    student = freeze.prepare(model.to(torch.bfloat16), find_parts(model), ["language"], KINDS["dora"])
     dtypes = {p.dtype for name, p in student.named_parameters() if lora.ADAPTER_MARK in name}
     assert dtypes == {torch.float32}
 
@@ -159,7 +159,7 @@ def test_four_bits_without_bitsandbytes_name_the_extra(world: Path, monkeypatch:
 
 def prepared(world: Path, dtype=torch.float32, train=("language",), kind="siq-vl", settings=QLORA):
     model, processor = worlds.student(kind, world)
-    roles = parts(model)
+    roles = find_parts(model)
     return freeze.prepare(model.to(dtype), roles, train, settings), roles, processor
 
 
@@ -272,7 +272,7 @@ def test_a_changed_scale_of_four_bit_weights_is_named(world: Path):
 def test_four_bits_in_the_tower_are_refused(world: Path):
     pytest.importorskip("bitsandbytes")
     model, _ = worlds.student("siq-vl", world)
-    roles = parts(model)
+    roles = find_parts(model)
     freeze.prepare(model, roles, ["projector"], None)
     lora.quantize(model, [f"{roles.tower}.encoder.layers.0.mlp.fc1"], "nf4")
     with pytest.raises(

@@ -26,6 +26,7 @@ from transformers import (
 from distill.errors import ModelError, RecipeError
 from student.export import convert
 from student.models import siq_vl
+from student.models.parts import Parts, find_parts
 
 SIGHT = {
     "hidden_size": 16,
@@ -214,8 +215,8 @@ def test_the_parts_of_other_models_are_found_by_role(
     with torch.device("meta"):
         built = transformers.AutoModelForImageTextToText.from_config(config())
     layers = [f"{tower}.deepstack_merger_list.{index}" for index in range(3)] if "visual" in tower else []
-    expected = siq_vl.Parts(tower=tower, projector=projector, language=language, further_projectors=tuple(layers))
-    assert siq_vl.parts(built) == expected
+    expected = Parts(tower=tower, projector=projector, language=language, further_projectors=tuple(layers))
+    assert find_parts(built) == expected
 
 
 def test_a_language_model_without_eyes_is_refused(checkpoints: Path) -> None:

@@ -12,6 +12,7 @@ from distill.machine import hardware
 from distill.recipe.sections.stages import Lora, Stage
 from student.loss import training_loss
 from student.models import attention, freeze, siq_vl
+from student.models.parts import find_parts
 from student.training.cost import memory
 
 TEXT = {
@@ -48,7 +49,7 @@ def stage(trained: str = "full", **more) -> Stage:
 @pytest.mark.parametrize("trained", TRAINED)
 def test_a_step_on_real_tensors_takes_the_estimated_memory(trained: str, checkpointing: bool):
     without = outline()
-    roles = siq_vl.parts(without)
+    roles = find_parts(without)
     found = memory.of_stage(without, roles, stage(trained))
     foretold = found.needed(tokens=ROWS * LENGTH, patches=ROWS * 16, checkpointing=checkpointing) - found.static
 
@@ -76,7 +77,7 @@ def test_every_class_of_student_can_be_estimated_and_stays_as_it_is(kind: str, t
     model, _ = worlds.student(kind, worlds.parts(tmp_path))
     before = {name: (p.requires_grad, p.device) for name, p in model.named_parameters()}
     few = stage().model_copy(update={"micro_batch_tokens": 512})  # recurrent layers go chunk by chunk
-    found = memory.of_stage(model, siq_vl.parts(model), few)
+    found = memory.of_stage(model, find_parts(model), few)
     assert 0 < found.gradients <= found.weights
     assert found.optimizer == 2 * found.gradients
     assert found.weights >= 4 * sum(p.numel() for p in model.parameters())
@@ -87,7 +88,7 @@ def test_every_class_of_student_can_be_estimated_and_stays_as_it_is(kind: str, t
 
 def test_the_largest_micro_batch_takes_what_there_is_and_no_more():
     without = outline("bfloat16")
-    found = memory.of_stage(without, siq_vl.parts(without), stage())
+    found = memory.of_stage(without, find_parts(without), stage())
     for checkpointing in (False, True):
         most = found.most_tokens(1 << 30, patches_per_token=0.5, checkpointing=checkpointing)
         at_most = found.needed(tokens=most, patches=most / 2, checkpointing=checkpointing)
@@ -100,7 +101,7 @@ def test_four_bits_shrink_the_weights_under_adapters_alone():
     lora = Lora(rank=4, alpha=8)
     found, quantized = (
         memory.of_stage(
-            without, siq_vl.parts(without), stage().model_copy(update={"train": ("language",), "lora": each})
+            without, find_parts(without), stage().model_copy(update={"train": ("language",), "lora": each})
         )
         for each in (lora, lora.model_copy(update={"quantize": "nf4"}))
     )
@@ -113,7 +114,7 @@ def test_four_bits_shrink_the_weights_under_adapters_alone():
 def test_checkpointing_is_switched_on_where_a_stage_does_not_fit_without_it():
     model, _ = worlds.other("llava")
     stage = Stage(name="s", data="traces", train=("language",), micro_batch_tokens=512)
-    roles = siq_vl.parts(model)
+    roles = find_parts(model)
     without, with_it = (
         memory.of_stage(model, roles, stage).needed(tokens=512, patches=512, checkpointing=checkpointing)
         for checkpointing in (False, True)
@@ -130,7 +131,7 @@ def test_checkpointing_is_switched_on_where_a_stage_does_not_fit_without_it():
 
 def test_a_device_with_room_takes_wider_passes_unless_the_recipe_names_their_tokens():
     model, _ = worlds.other("llava")
-    roles = siq_vl.parts(model)
+    roles = find_parts(model)
 
     def settled(available: float | None, **keys: Any) -> Stage:
         stage = Stage(name="s", data="traces", train=("language",), **keys)

@@ -14,6 +14,7 @@ from distill.machine import hardware
 from distill.recipe.sections.stages import Lora
 from student.models import freeze, siq_vl
 from student.models.flops import Cost
+from student.models.parts import find_parts
 from student.training.cost import roofline, step_trace
 from student.training.cost.roofline import Bound, StepKernels
 from student.training.cost.step_trace import ATTENTION, MATRICES, POINTWISE, DecoderTrace, Kernel, PassWork
@@ -32,7 +33,7 @@ def student(text: dict, train: tuple[str, ...] = FULL, lora: Lora | None = None,
         tie_word_embeddings=True,
     )
     model = siq_vl.without_weights(config, dtype)
-    roles = siq_vl.parts(model)
+    roles = find_parts(model)
     return freeze.prepare(model, roles, train, lora), roles
 
 
@@ -181,7 +182,7 @@ def test_what_is_fused_reads_its_inputs_and_writes_what_others_read():
 @pytest.mark.parametrize("kind", worlds.CLASSES)
 def test_every_class_of_student_is_counted_and_stays_as_it_is(kind: str, tmp_path: Path):
     model, _ = worlds.student(kind, worlds.parts(tmp_path))
-    roles = siq_vl.parts(model)
+    roles = find_parts(model)
     prepared = freeze.prepare(siq_vl.without_weights(model.config, "bfloat16"), roles, FULL, None)
     before = {name: vars(module).get("forward") for name, module in prepared.named_modules()}
     for kernels in ("none", "compile", "liger"):

@@ -21,7 +21,7 @@ from student.data import encode, images
 from student.data.collate import collate
 from student.loss import training_loss
 from student.models import attention, freeze, inputs, kernels
-from student.models.siq_vl import parts
+from student.models.parts import find_parts
 from student.training import freeze_checks
 from student.training.checkpoints import checkpoint_files as checkpoints
 from student.training.checkpoints import checkpoint_writer
@@ -61,7 +61,7 @@ class Run:
     ):
         self.stage = Stage(**{**SETTINGS, "train": ("language",), **settings})
         self.model, self.processor = worlds.student(kind, world)
-        self.parts = parts(self.model)
+        self.parts = find_parts(self.model)
         self.encoder = encode.Encoder(self.processor, inputs.end_ids(self.model))
         self.store = images.ImageStore(self.processor, torch.float32)
         made = [replace(row, source="traces") for row in worlds.rows(folder, rows)]

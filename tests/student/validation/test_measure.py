@@ -23,7 +23,7 @@ from student.inference import generation
 from student.inference.scoring import score_reply, summarize_predictions
 from student.loss import training_loss
 from student.models import attention, freeze, inputs
-from student.models.siq_vl import parts
+from student.models.parts import find_parts
 from student.validation import measure
 
 PIXELS = 10**6
@@ -202,7 +202,7 @@ def test_a_student_prepared_for_training_says_what_it_says_when_it_is_evaluated(
         if prepared:
             training_loss.attach(model)
             attention.use(model, attention.PACKED)
-            measured = freeze.prepare(model, parts(model), ["language"], Lora(dropout=0.5))
+            measured = freeze.prepare(model, find_parts(model), ["language"], Lora(dropout=0.5))
         told.append(measure.measure(measured, questions, None, step=1, steps=9)[1])
         if prepared:
             assert attention.of(model) == attention.PACKED
