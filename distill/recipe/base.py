@@ -1,10 +1,12 @@
 """What every section of a recipe is made of: the strict base model, its keys, and the shared kinds of values."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from annotated_types import GroupedMetadata
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from distill.extensions import problem
 from distill.local_paths import address_problem, is_store_address, store_problem
@@ -102,20 +104,23 @@ Place = Annotated[str, AfterValidator(_place)]
 """A path of this machine, the name of a hub, or the address of a store."""
 
 
-def from_outside(group: str, known: Sequence[str]) -> Callable[[str], str]:
-    """A check of a name that is one of the project's own (`known`), FILE.py:NAME, or an entry point of a package."""
+@dataclass(frozen=True, slots=True)
+class NameOrCode(GroupedMetadata):
+    """Marks a text that is one of the project's own names (`known`), FILE.py:NAME, or an entry point of a package."""
 
-    def checked(value: str) -> str:
-        if wrong := problem(group, value, known):
+    group: str
+    known: Sequence[str] = ()
+
+    def __iter__(self) -> Iterator[object]:
+        yield AfterValidator(self._checked)
+        if self.known:  # editors offer these names
+            own, other = {"type": "string", "enum": list(self.known)}, {"type": "string", "examples": ["mine.py:Name"]}
+            yield WithJsonSchema({"anyOf": [own, other]})
+
+    def _checked(self, value: str) -> str:
+        if wrong := problem(self.group, value, self.known):
             raise ValueError(wrong)
         return value
-
-    return checked
-
-
-def outside_schema(known: Sequence[str]) -> dict[str, Any]:
-    """The JSON schema of such a name: editors offer the project's own."""
-    return {"anyOf": [{"type": "string", "enum": list(known)}, {"type": "string", "examples": ["mine.py:Name"]}]}
 
 
 class Section(BaseModel):

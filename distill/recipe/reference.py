@@ -6,10 +6,9 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pydantic import WithJsonSchema
 from pydantic.fields import FieldInfo
 
-from distill.recipe.base import EFFECTS, Section
+from distill.recipe.base import EFFECTS, NameOrCode, Section
 from distill.recipe.effects import RecipeKey, inner_sections
 from distill.recipe.recipe import Recipe
 from distill.recipe.usual_values import usual_text
@@ -89,8 +88,8 @@ def _type(field: FieldInfo) -> str:
 def _named(metadata: Iterable[Any]) -> str:
     """The names that a value can be, where code from outside can be named instead of them; else nothing."""
     for each in metadata:
-        if isinstance(each, WithJsonSchema) and each.json_schema:
-            return ", ".join(f"`{name}`" for name in each.json_schema["anyOf"][0]["enum"]) + ", code"
+        if isinstance(each, NameOrCode) and each.known:
+            return ", ".join(f"`{name}`" for name in each.known) + ", code"
     return ""
 
 

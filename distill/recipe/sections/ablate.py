@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from distill.extensions import ARMS
-from distill.recipe.base import Name, Section, from_outside, key
+from distill.recipe.base import Name, NameOrCode, Section, key
 
 ablate_key = partial(key, affects="ablate")
 REFERENCE = "distilled"
@@ -27,7 +27,7 @@ class CustomArm(Section):
     set: Mapping[str, Any] = ablate_key(
         {}, 'Dotted keys and their values in this arm, as with --set: { "stages.reason.learning_rate" = 1e-4 }.'
     )
-    change: Annotated[str, AfterValidator(from_outside(ARMS, ()))] | None = ablate_key(
+    change: Annotated[str, NameOrCode(ARMS)] | None = ablate_key(
         None,
         'Code that changes the values of the recipe: "FILE.py:NAME", or an entry point of a package.',
         omit_default="ablate",

@@ -4,10 +4,10 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, PrivateAttr, WithJsonSchema, model_validator
+from pydantic import PrivateAttr, model_validator
 
 from distill.extensions import ANSWER_TYPES, DATA_FORMATS
-from distill.recipe.base import Place, Section, Share, from_outside, key, outside_schema
+from distill.recipe.base import NameOrCode, Place, Section, Share, key
 
 source_key = partial(key, affects="source")
 ASKED = "questions"
@@ -18,20 +18,12 @@ MAX_PIXELS = 50_000_000
 ANSWER_TYPE_NAMES: tuple[str, ...] = (
     *("number", "year", "percent", "money", "time", "ratio", "choice", "list", "date", "text"),
 )
-AnswerTypeEntry = Annotated[
-    str,
-    AfterValidator(from_outside(ANSWER_TYPES, ANSWER_TYPE_NAMES)),
-    WithJsonSchema(outside_schema(ANSWER_TYPE_NAMES)),
-]
-"""An answer type of the project's, or one from a user's file or an installed package."""
+AnswerTypeEntry = Annotated[str, NameOrCode(ANSWER_TYPES, ANSWER_TYPE_NAMES)]
 
 FORMAT_NAMES: tuple[str, ...] = (
     *("plain", "finevision", "llava", "chartqa", "cocoqa", "scienceqa", "traces", "returned"),
 )
-FormatEntry = Annotated[
-    str, AfterValidator(from_outside(DATA_FORMATS, FORMAT_NAMES)), WithJsonSchema(outside_schema(FORMAT_NAMES))
-]
-"""A format of the project's, or one from a user's file or an installed package."""
+FormatEntry = Annotated[str, NameOrCode(DATA_FORMATS, FORMAT_NAMES)]
 
 
 class Columns(Section):

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, model_validator
+from pydantic import model_validator
 
 from distill.errors import RecipeError
 from distill.extensions import METRICS
 from distill.local_paths import from_home
 from distill.rationale import NO_THINK
-from distill.recipe.base import LocalOrHub, Name, Section, from_outside, key
+from distill.recipe.base import LocalOrHub, Name, NameOrCode, Section, key
 
 eval_key = partial(key, affects="eval")
 BASE = "base"
@@ -22,7 +22,7 @@ BASE = "base"
 FEW_QUESTIONS = 100
 """With fewer questions the interval of an accuracy is wider than 20 points."""
 
-MetricEntry = Annotated[str, AfterValidator(from_outside(METRICS, ()))]
+MetricEntry = Annotated[str, NameOrCode(METRICS)]
 
 
 class AnyStudent(Section):

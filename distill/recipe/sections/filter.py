@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, WithJsonSchema, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
 from distill.extensions import EXPORT_FORMATS, SIGNALS
-from distill.recipe.base import Dtype, LicensedCard, LocalOrHub, Name, Section, from_outside, key, outside_schema
+from distill.recipe.base import Dtype, LicensedCard, LocalOrHub, Name, NameOrCode, Section, key
 
 signals_key = partial(key, affects="signals")
 filter_key = partial(key, affects="filter")
@@ -39,10 +39,7 @@ SignalName = Literal[
     "human",
 ]
 SIGNAL_NAMES: tuple[str, ...] = get_args(SignalName)
-SignalEntry = Annotated[
-    str, AfterValidator(from_outside(SIGNALS, SIGNAL_NAMES)), WithJsonSchema(outside_schema(SIGNAL_NAMES))
-]
-"""A signal of the project's, or one from a user's file or an installed package."""
+SignalEntry = Annotated[str, NameOrCode(SIGNALS, SIGNAL_NAMES)]
 DEFAULT_SIGNALS: tuple[SignalName, ...] = (
     *("answer", "format", "repetition", "length", "steps", "arithmetic", "language", "refusal", "duplicates"),
     *("agreement", "grounding", "contamination", "corpus"),
@@ -55,10 +52,8 @@ PAIRS = "pairs"
 """The arm of a preference stage: a right and a wrong trace of each question that has both."""
 
 EXPORT_NAMES: tuple[str, ...] = ("llava", "llama-factory", "ms-swift", "webdataset")
-ExportEntry = Annotated[
-    str, AfterValidator(from_outside(EXPORT_FORMATS, EXPORT_NAMES)), WithJsonSchema(outside_schema(EXPORT_NAMES))
-]
-"""A form of the dataset: the project's, or one from a user's file or an installed package."""
+ExportEntry = Annotated[str, NameOrCode(EXPORT_FORMATS, EXPORT_NAMES)]
+"""A form of the dataset."""
 
 
 class AnswerSignal(Section):
