@@ -5,7 +5,7 @@ No text for an argument leaves it to the shell, which completes files. Loads no 
 
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -61,7 +61,7 @@ def dataset_formats(incomplete: str) -> list[str]:
     return _begin(FORMATS, incomplete)
 
 
-def of_recipe(names: "Callable[[Recipe], Any]") -> Completer:
+def _of_recipe(names: "Callable[[Recipe], Any]") -> Completer:
     """Names that the recipe of the command line, or of its run, holds; none where it cannot be read."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -93,29 +93,24 @@ def _given(ctx: typer.Context) -> dict[str, Any]:
     return ctx.command.make_context(ctx.info_name, words[begin:end], resilient_parsing=True).params
 
 
-def stages(recipe: "Recipe") -> Iterator[str]:
-    return (stage.name for stage in recipe.stages)
-
-
-def sources(recipe: "Recipe") -> Iterator[str]:
-    return iter(recipe.data)
-
-
-def studies(recipe: "Recipe") -> Iterator[str]:
-    return iter(recipe.ablate.studies)
-
-
-def arms(recipe: "Recipe") -> Iterator[str]:
+def _arms(recipe: "Recipe") -> list[str]:
     from distill.ablation.arms import possible
 
-    yield from possible(recipe)[0]
+    return possible(recipe)[0]
 
 
-def keys(recipe: "Recipe") -> Iterator[str]:
+def _keys(recipe: "Recipe") -> list[str]:
     """Every key that --set takes for this recipe, with the sign after it."""
     from distill.artifacts.manifest import flatten
 
-    yield from (f"{key}=" for key in flatten(recipe.model_dump(mode="json")))
+    return [f"{key}=" for key in flatten(recipe.model_dump(mode="json"))]
+
+
+stages = _of_recipe(lambda recipe: [stage.name for stage in recipe.stages])
+sources = _of_recipe(lambda recipe: recipe.data)
+studies = _of_recipe(lambda recipe: recipe.ablate.studies)
+arms = _of_recipe(_arms)
+keys = _of_recipe(_keys)
 
 
 def _begin(names: Any, incomplete: str) -> list[str]:

@@ -95,7 +95,7 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        autocompletion=completion.of_recipe(completion.keys),
+        autocompletion=completion.keys,
         help="Override one recipe value, e.g. filter.select.per_question=2.",
     ),
 ]

@@ -179,7 +179,7 @@ def export(
         str | None,
         typer.Option(
             metavar="NAME",
-            autocompletion=completion.of_recipe(completion.stages),
+            autocompletion=completion.stages,
             help="Export the student of this stage [default: the last one that learned rationales].",
         ),
     ] = None,
@@ -226,7 +226,7 @@ def export(
         typer.Option(
             "--lmms-eval",
             metavar="SOURCE",
-            autocompletion=completion.of_recipe(completion.sources),
+            autocompletion=completion.sources,
             help="Export the questions of a source as a task of lmms-eval instead; it uses the judge of "
             "`distill eval`; repeatable.",
         ),

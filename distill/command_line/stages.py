@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from distill.command_line import completion
-from distill.command_line.completion import of_recipe
 from distill.command_line.options import (
     FreshOption,
     JsonOption,
@@ -158,7 +157,7 @@ def train(
     run: PlaceOption = None,
     stage: Annotated[
         str | None,
-        typer.Option(metavar="NAME", autocompletion=of_recipe(completion.stages), help="Train this stage only."),
+        typer.Option(metavar="NAME", autocompletion=completion.stages, help="Train this stage only."),
     ] = None,
     jobs: StageJobsOption = 1,
     fresh: FreshOption = False,
@@ -263,15 +262,11 @@ def ablate(
     run: RunOption = None,
     arm: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME", autocompletion=of_recipe(completion.arms), help="Run this arm only; repeatable."
-        ),
+        typer.Option(metavar="NAME", autocompletion=completion.arms, help="Run this arm only; repeatable."),
     ] = None,
     study: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", autocompletion=of_recipe(completion.studies), help="Run the arms of this study only."
-        ),
+        typer.Option(metavar="NAME", autocompletion=completion.studies, help="Run the arms of this study only."),
     ] = None,
     seed: Annotated[
         list[int] | None, typer.Option(metavar="N", help="Train with this seed only; repeatable.")

@@ -1,12 +1,12 @@
 """What every section of a recipe is made of: the strict base model, its keys, and the shared kinds of values."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
-from annotated_types import GroupedMetadata
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic.annotated_handlers import GetCoreSchemaHandler, GetJsonSchemaHandler
 
 from distill.extensions import problem
 from distill.local_paths import address_problem, is_store_address, store_problem
@@ -105,17 +105,19 @@ Place = Annotated[str, AfterValidator(_place)]
 
 
 @dataclass(frozen=True, slots=True)
-class NameOrCode(GroupedMetadata):
+class NameOrCode:
     """Marks a text that is one of the project's own names (`known`), FILE.py:NAME, or an entry point of a package."""
 
     group: str
     known: Sequence[str] = ()
 
-    def __iter__(self) -> Iterator[object]:
-        yield AfterValidator(self._checked)
-        if self.known:  # editors offer these names
-            own, other = {"type": "string", "enum": list(self.known)}, {"type": "string", "examples": ["mine.py:Name"]}
-            yield WithJsonSchema({"anyOf": [own, other]})
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        return AfterValidator(self._checked).__get_pydantic_core_schema__(source, handler)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Editors offer the project's names."""
+        own, other = {"type": "string", "enum": list(self.known)}, {"type": "string", "examples": ["mine.py:Name"]}
+        return {"anyOf": [own, other]} if self.known else handler(schema)
 
     def _checked(self, value: str) -> str:
         if wrong := problem(self.group, value, self.known):
