@@ -8,11 +8,11 @@ searched. Computes nothing. How the facts are laid out is `distill.commands.expl
 
 import glob
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow.parquet as pq
 from rapidfuzz.distance import Prefix
 
 from distill.artifacts import layout
@@ -71,7 +71,10 @@ def gather(run: Path, trace_id: str) -> Explanation:
     samples = tables.rows([generate / layout.SAMPLES], "id = $1", sample_id)
     if not samples:
         raise DataError(f"{run}: the sample {sample_id} is not there; run the generate stage again")
-    record = _record(tables, generate, folder / layout.SAMPLE_PARTS / layout.PLACES, planned_row["teacher"], name)
+    record = records(run, {name: planned_row["teacher"]}).get(name)
+    if record is None:
+        journals = generate / planned_row["teacher"]
+        raise DataError(f"{journals}: the trace {name} is planned but no journal holds it; run `distill generate`")
     signals = layout.part_paths(folder / layout.SIGNALS, ".parquet") if decided else []
     side_tables = _side_tables(folder) if decided else {}
     of_question = tables.rows(signals, "sample_id = $1", sample_id) if signals else []
@@ -101,17 +104,29 @@ def gather(run: Path, trace_id: str) -> Explanation:
 
 def records(run: Path, teachers: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """The records of traces whose teachers are given, by id; those that no journal holds are left out."""
-    tables, generate, found = _Tables(), run / "generate", dict[str, dict[str, Any]]()
+    generate, found = run / "generate", dict[str, dict[str, Any]]()
     index_path = run / "filter" / layout.SAMPLE_PARTS / layout.PLACES
-    places = tables.noted([index_path], "id IN (SELECT unnest($1))", list(teachers)) if index_path.is_file() else []
-    for row in places:
+    condition = "id IN (SELECT unnest($1))"
+    for row in _Tables().noted([index_path], condition, list(teachers)) if index_path.is_file() else ():
         record = read_record(generate / row["journal"], row["start"])
         if record is not None and record.get("id") == row["id"]:
             found[row["id"]] = record
     for name in teachers.keys() - found.keys():
-        with suppress(DataError):
-            found[name] = _record(tables, generate, index_path, teachers[name], name)
+        if (searched := _searched(generate / teachers[name], name)) is not None:
+            found[name] = searched
     return found
+
+
+def _searched(journals: Path, trace_id: str) -> dict[str, Any] | None:
+    """The first finished record of a trace in a teacher's journals; an error only if it has no finished record."""
+    error = None
+    for journal in layout.part_paths(journals, ".jsonl"):
+        for record in records_holding(journal, trace_id.encode(), trace_fault):
+            if record["id"] == trace_id and record["outcome"] != "error":
+                return record
+            if record["id"] == trace_id:
+                error = error or record
+    return error
 
 
 class _Tables:
@@ -147,19 +162,6 @@ class _Tables:
             return self.rows(paths, condition, *values)
         except self._unreadable:
             return []
-
-    def columns(self, path: Path) -> list[str]:
-        """The columns of a file, those of bytes left out."""
-        query = "SELECT * FROM read_parquet($1, hive_partitioning = false) LIMIT 0"
-        cursor = self._connection.execute(query, [glob.escape(str(path))])
-        return [head[0] for head in cursor.description or [] if str(head[1]) != "BLOB"]
-
-    def note(self, path: Path, key: str) -> str | None:
-        """The value of a key in a file's metadata."""
-        rows = self._connection.execute(
-            "SELECT decode(value) FROM parquet_kv_metadata($1) WHERE decode(key) = $2", [glob.escape(str(path)), key]
-        ).fetchall()
-        return str(rows[0][0]) if rows else None
 
 
 def _find_row(tables: _Tables, paths: Sequence[Path], trace_id: str, run: Path) -> tuple[dict[str, Any], bool]:
@@ -200,26 +202,6 @@ def _nearest_ids(tables: _Tables, plan: Path, prefix: str) -> list[str]:
     return sorted(around, key=lambda trace_id: (-Prefix.similarity(prefix, trace_id), trace_id))[:3]
 
 
-def _record(tables: _Tables, generate: Path, index_path: Path, teacher: str, trace_id: str) -> dict[str, Any]:
-    """The journal's record of a trace: the first finished one; an error only if the trace has no finished record."""
-    for row in tables.noted([index_path], "id = $1", trace_id) if index_path.is_file() else ():
-        record = read_record(generate / row["journal"], row["start"])
-        if record is not None and record.get("id") == trace_id:
-            return record
-    error = None
-    for journal in layout.part_paths(generate / teacher, ".jsonl"):
-        for record in records_holding(journal, trace_id.encode(), trace_fault):
-            if record["id"] == trace_id and record["outcome"] != "error":
-                return record
-            if record["id"] == trace_id:
-                error = error or record
-    if error is None:
-        raise DataError(
-            f"{generate / teacher}: the trace {trace_id} is planned but no journal holds it; run `distill generate`"
-        )
-    return error
-
-
 def _side_tables(folder: Path) -> dict[str, list[Path]]:
     """Tables that are measured across partitions or by a model, by name: those that the finished stage used."""
     tables: dict[str, list[Path]] = {}
@@ -242,10 +224,10 @@ def _families(
     sample_id: str,
 ) -> tuple[Family, ...]:
     """Every family of signals with its values: what was not measured has no state."""
-    made_by = orjson.loads(tables.note(signals[0], "extractors") or "{}")
+    made_by = orjson.loads((pq.read_schema(signals[0]).metadata or {}).get(b"extractors", b"{}"))
     rows = [own]
     for paths in side_tables.values():
-        columns = tables.columns(paths[0])
+        columns = [field.name for field in pq.read_schema(paths[0]) if "binary" not in str(field.type)]
         key, value = ("id", trace_id) if "id" in columns else ("sample_id", sample_id)
         rows += tables.rows(paths, f"{key} = $1", value)[:1] or [dict.fromkeys(columns)]
     families: list[tuple[str, str | None, dict[str, Any]]] = []
