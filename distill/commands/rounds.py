@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import PREDICTIONS
@@ -17,15 +17,12 @@ from distill.errors import StaleError
 from distill.python_api import verbs
 from distill.recipe.recipe import Recipe
 from distill.rounds.make_round import RoundSteps, make_round, selected_traces
-from distill.rounds.results import pass_fields, read_results, restore_results, rounds_text, write_results
+from distill.rounds.results import pass_fields, read_results, rounds_text, write_results
 from distill.rounds.round_recipes import VALIDATION, evaluation_recipe, pass_folder, round_folder, student_of_pass
 from distill.rounds.verdicts import BETTER, CONTINUES, Replies, judge_round, measure
 
-
-class Finish(Protocol):
-    """Run a stage that is not finished; if the command allows it, also for a stale stage."""
-
-    def __call__(self, stage: Callable[..., Any], recipe: Recipe, run: Path, /) -> Any: ...
+Finish = Callable[[Callable[..., Any], Recipe, Path], Any]
+"""Run a stage that is not finished; if the command allows it, also one that is stale."""
 
 
 @dataclass(slots=True)
@@ -55,8 +52,9 @@ class _Passes:
         return f"round {number} is the last one: {verdict.text}"
 
     def write(self, ended: str) -> None:
-        student = student_of_pass(self.recipe, self.run, self.best)
-        write_results(self.run, self.fields, best=self.best, student=student, ended=ended)
+        """Write what is known so far. `ended`: why there is no further round; empty while there may be one."""
+        student = str(student_of_pass(self.recipe, self.run, self.best))
+        write_results(self.run, {"passes": self.fields, "best": self.best, "student": student, "ended": ended})
 
 
 def all_rounds(
@@ -82,7 +80,7 @@ def all_rounds(
         except StaleError as error:
             if before is not None:
                 # A refused command changes nothing: the rounds that are finished stay in the results.
-                restore_results(run, before)
+                write_results(run, before)
             where = f"the settings of round {number} follow from [rounds] and from the passes before it"
             raise StaleError(f"{error}\n{where}") from None
         if ended:

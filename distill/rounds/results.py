@@ -1,6 +1,6 @@
 """What is known of every pass of a run with rounds: `rounds/rounds.json`, and as text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,8 @@ def pass_fields(
     }
 
 
-def write_results(run: Path, passes: Sequence[Mapping[str, Any]], *, best: int, student: Path, ended: str) -> None:
-    """Write what is known so far. `ended`: why there is no further round; empty while there may be one."""
-    restore_results(run, {"passes": passes, "best": best, "student": str(student), "ended": ended})
-
-
-def restore_results(run: Path, results: Mapping[str, Any]) -> None:
-    """Write what `read_results` gave."""
+def write_results(run: Path, results: Mapping[str, Any]) -> None:
+    """Write the passes, the number of the best one, its student, and why the rounds ended."""
     write_json(run / ROUNDS / ROUNDS_RESULTS, results)
 
 

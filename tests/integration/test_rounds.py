@@ -111,7 +111,7 @@ def work(recipe, run, where):
     elif where == "train":
         stages.run = training
     else:
-        dying(rounds, "write_results", lambda run, passes, **options: len(passes) == int(where))
+        dying(rounds, "write_results", lambda run, results: len(results["passes"]) == int(where))
     whole_run.require_fit = lambda *arguments, **options: None  # the run of `finished` was checked
     whole_run.all_stages(load(recipe), Path(run))
 """
