@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -27,9 +27,7 @@ from distill.recipe.sections.ablate import REFERENCE, Claim
 from distill.recipe.sections.eval import BASE
 from distill.recipe.sections.stages import is_traces, lineage
 from distill.reports.text_table import counted
-
-if TYPE_CHECKING:
-    from distill.stats.paired_effects import Deviations
+from distill.stats.paired_effects import Deviations, planned_detectable
 
 LEVEL = 0.05
 ASSUMED = {"seed": 0.01, "question": 0.2, "rest": 0.4}
@@ -38,8 +36,6 @@ ASSUMED = {"seed": 0.01, "question": 0.2, "rest": 0.4}
 
 def state_power(recipe: Recipe, folder: Path, names: Sequence[str], seeds: Sequence[int]) -> dict[str, Any]:
     """The statement for these arms and seeds; `folder` may hold an ablation whose figures are better than assumed."""
-    from distill.stats.paired_effects import planned_detectable
-
     claims = _claims(recipe, names)
     domains = Counter(sample.domain for sample in reader.samples(recipe, recipe.eval.data) if sample.answers)
     n = sum(domains.values())
@@ -129,10 +125,8 @@ def _claims(recipe: Recipe, names: Sequence[str]) -> list[Claim]:
     ]
 
 
-def _deviations(folder: Path) -> "tuple[Deviations, str]":
+def _deviations(folder: Path) -> tuple[Deviations, str]:
     """Root mean squares over the arms of earlier results, or what is assumed."""
-    from distill.stats.paired_effects import Deviations
-
     path = folder / RESULTS
     arms = orjson.loads(path.read_bytes())["arms"].values() if path.is_file() else ()
     known = [arm["effect"]["sd"] for arm in arms if (arm.get("effect") or {}).get("sd")]

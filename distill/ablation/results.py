@@ -21,18 +21,20 @@ from distill.artifacts.files import describe, write_bytes
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import EVAL_METRICS, METRICS, PREDICTIONS, REPORT, RESULTS
 from distill.artifacts.manifest import Manifest, canonical, fingerprint, require
+from distill.data import reader
 from distill.errors import DataError
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import REFERENCE, Study
 from distill.recipe.sections.eval import BASE
 from distill.recipe.sections.stages import is_traces
-from distill.stats import scaling_law
+from distill.stats import intervals, scaling_law
+from distill.stats.paired_effects import SeedSpread, holm, paired_effect, seed_spread, share_of_seeds
 from distill.teacher_fits import Fits
+from student.evaluation.error_breakdown import error_breakdown
 
 if TYPE_CHECKING:
     from distill.reports.gallery import GalleryCard
-    from distill.stats.paired_effects import SeedSpread
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
 CORRECT = "correct"
@@ -56,7 +58,7 @@ class ArmResult:
 
 
 Outcomes = Mapping[str, Mapping[int, ArmResult]]
-ShareSpreads = Mapping[str | None, "SeedSpread | None"]
+ShareSpreads = Mapping[str | None, SeedSpread | None]
 
 
 def outcome(planned: Arm, folder: Path, changed: Mapping[str, Any]) -> ArmResult:
@@ -133,8 +135,6 @@ def write(
 
 def _cards(recipe: Recipe, outcomes: Outcomes) -> "list[GalleryCard]":
     """Questions with what the arms say to them, of the reference's first seed; replies may not have been kept."""
-    from distill.data import reader
-
     samples = list(reader.samples(recipe, recipe.eval.data))
     seed = next(iter(outcomes[REFERENCE]))
     first = {name: by_seed[seed].predictions for name, by_seed in outcomes.items() if seed in by_seed}
@@ -218,16 +218,11 @@ def _require_same_questions(outcomes: Outcomes) -> None:
 
 
 def _arm(by_seed: Mapping[int, ArmResult], folder: Path, spreads: ShareSpreads) -> dict[str, Any]:
-    from distill.stats.paired_effects import share_of_seeds
-
     some = next(iter(by_seed.values()))
-    accuracy, ci95 = share_of_seeds(matrix(by_seed), spreads[None])
     return {
         "about": some.about,
         "set": dict(some.changed),
-        "n": len(some.predictions),
-        "accuracy": accuracy,
-        "ci95": ci95,
+        **_shares(by_seed, spreads, None),
         "seeds": {
             str(number): {
                 "accuracy": result.figures["accuracy"],
@@ -236,8 +231,8 @@ def _arm(by_seed: Mapping[int, ArmResult], folder: Path, spreads: ShareSpreads) 
             }
             for number, result in by_seed.items()
         },
-        "domains": _domains(by_seed, spreads),
-        **_errors(by_seed),
+        "domains": {domain: _shares(by_seed, spreads, domain) for domain in spreads if domain is not None},
+        **error_breakdown(*(result.predictions for result in by_seed.values())),
         "metrics": _means([_numbers(result.figures) for result in by_seed.values()]),
         "cost": {
             **_means([result.cost for result in by_seed.values()]),
@@ -247,11 +242,11 @@ def _arm(by_seed: Mapping[int, ArmResult], folder: Path, spreads: ShareSpreads) 
     }
 
 
-def _errors(by_seed: Mapping[int, ArmResult]) -> dict[str, Any]:
-    """The replies of all seeds that are not correct by their cause."""
-    from student.evaluation.error_breakdown import error_breakdown
-
-    return error_breakdown(*(result.predictions for result in by_seed.values()))
+def _shares(by_seed: Mapping[int, ArmResult], spreads: ShareSpreads, domain: str | None) -> dict[str, Any]:
+    """The share of right answers with its interval, to the questions of a domain or to all."""
+    outcomes = matrix(by_seed, domain)
+    accuracy, ci95 = share_of_seeds(outcomes, spreads[domain])
+    return {"n": len(outcomes[0]), "accuracy": accuracy, "ci95": ci95}
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -271,7 +266,7 @@ def matrix(by_seed: Mapping[int, ArmResult], domain: str | None = None) -> list[
 def effect(
     first: Mapping[int, ArmResult],
     second: Mapping[int, ArmResult],
-    spread: "SeedSpread | None",
+    spread: SeedSpread | None,
     *,
     domain: str | None = None,
 ) -> dict[str, Any]:
@@ -280,9 +275,6 @@ def effect(
     Only seeds that both arms have count. `detectable`: the smallest true difference that such runs find with a
     probability of 80 %. `sd`: standard deviations of its parts.
     """
-    from distill.stats import intervals
-    from distill.stats.paired_effects import paired_effect
-
     seeds, a, b = _paired(first, second, domain)
     if not a[0]:
         raise DataError(f"no question of domain {domain!r} was answered; correct the claim in [ablate.studies]")
@@ -309,10 +301,8 @@ def _paired(
     return seeds, matrix(first_results, domain), matrix(second_results, domain)
 
 
-def _seed_spread(outcomes: Outcomes, domain: str | None) -> "SeedSpread | None":
+def _seed_spread(outcomes: Outcomes, domain: str | None) -> SeedSpread | None:
     """How much seeds differ, estimated from all arms together; the reference aside."""
-    from distill.stats.paired_effects import paired_effect, seed_spread
-
     reference = outcomes[REFERENCE]
     pairs = [_paired(by_seed, reference, domain) for name, by_seed in outcomes.items() if name != REFERENCE]
     return seed_spread(paired_effect(a, b) for seeds, a, b in pairs if len(seeds) > 1 and a[0])
@@ -320,25 +310,12 @@ def _seed_spread(outcomes: Outcomes, domain: str | None) -> "SeedSpread | None":
 
 def _share_spreads(outcomes: Outcomes) -> ShareSpreads:
     """How much seeds differ in the share of right answers, by all arms together: of all questions, and by domain."""
-    from distill.stats.paired_effects import paired_effect, seed_spread
-
     some = next(iter(outcomes[REFERENCE].values()))
     spreads = {}
     for domain in (None, *sorted({str(line["domain"]) for line in some.predictions})):
         shares = [matrix(by_seed, domain) for by_seed in outcomes.values() if len(by_seed) > 1]
         spreads[domain] = seed_spread(paired_effect(rows, [[0.0] * len(row) for row in rows]) for rows in shares)
     return spreads
-
-
-def _domains(by_seed: Mapping[int, ArmResult], spreads: ShareSpreads) -> dict[str, Any]:
-    from distill.stats.paired_effects import share_of_seeds
-
-    result = {}
-    for domain in [name for name in spreads if name is not None]:
-        outcomes = matrix(by_seed, domain)
-        accuracy, ci95 = share_of_seeds(outcomes, spreads[domain])
-        result[domain] = {"n": len(outcomes[0]), "accuracy": accuracy, "ci95": ci95}
-    return result
 
 
 def _means(many: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -352,9 +329,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(present) / len(present) if present and len(present) == len(values) else None
 
 
-def _study(
-    study: Study, outcomes: Outcomes, spread_of: Callable[[str | None], "SeedSpread | None"]
-) -> dict[str, Any]:
+def _study(study: Study, outcomes: Outcomes, spread_of: Callable[[str | None], SeedSpread | None]) -> dict[str, Any]:
     compared = [name for name in study.arms if name != study.reference]
     result: dict[str, Any] = {
         "question": study.question,
@@ -373,8 +348,6 @@ def _study(
 
 def _decide(claims: Sequence[dict[str, Any]], stated: int) -> None:
     """Give every claim a verdict, and its p-value adjusted for the number of claims `stated`, with results or not."""
-    from distill.stats.paired_effects import holm
-
     adjusted = holm({str(index): claim["effect"]["p"] for index, claim in enumerate(claims)}, stated)
     for claim, p in zip(claims, adjusted.values(), strict=True):
         claim["p_adjusted"] = p
