@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 from distill import packages, run_log
 from distill.artifacts.layout import ABLATE, PROGRESS, RECIPE, REPORT
 from distill.commands.progress import watch
-from distill.commands.status import damage, evaluation, funnel, log_state, lost_files, parts, training, warnings
+from distill.commands.status import (
+    ablation,
+    damage,
+    evaluation,
+    funnel,
+    log_state,
+    lost_files,
+    parts,
+    training,
+    warnings,
+)
 from distill.damaged_runs import damage_named
 from distill.errors import RecipeError
 from distill.planning.outdated import outdated_text
@@ -27,7 +37,6 @@ from distill.types import ProgressCallback, unwatched
 if TYPE_CHECKING:
     from distill.ablation.runner import AskedArms
     from distill.planning.leakage import Leakage
-    from distill.recipe.sections.managed_server import Server
 
 
 Options = ParamSpec("Options")
@@ -134,13 +143,11 @@ def export_student(
     """
     from student.export.convert import NATIVE, choose_stage, export, server_arguments
     from student.export.model_card import shell_options
+    from student.export.verify import verify
+    from teacher.engines.vllm.export_server import find_server, serve_export
 
     recipe = load(run / RECIPE)
-    server = None
-    if prompts is not None:
-        from teacher.engines.vllm.export_server import find_server
-
-        server = find_server(recipe)
+    server = find_server(recipe) if prompts is not None else None
     lines = []
     for form in forms:
         folder = out if len(forms) == 1 else out / form
@@ -151,27 +158,11 @@ def export_student(
         options = shell_options(server_arguments(folder))
         lines.append(f"{folder}: the student of stage {stage_name}")
         if prompts is not None and server is not None:
-            lines.append(_verified(recipe, run, folder, stage_name, server, prompts))
+            serve = partial(serve_export, server=server)
+            compared = partial(verify, recipe, run, folder, serve, stage=stage_name, prompts=prompts)
+            lines.append(_verified("vLLM", folder, compared))
         lines.append(f"serve it: vllm serve {shlex.quote(str(folder))} {options}".rstrip())
     return "\n".join(lines)
-
-
-def _verified(recipe: Recipe, run: Path, folder: Path, stage: str, server: "Server", prompts: int) -> str:
-    from student.export.check_report import REPORT
-    from student.export.verify import verify
-    from teacher.engines.vllm.export_server import serve_export
-
-    with watch() as on_progress:
-        report = verify(
-            recipe,
-            run,
-            folder,
-            partial(serve_export, server=server),
-            stage=stage,
-            prompts=prompts,
-            on_progress=on_progress,
-        )
-    return _agreement(report, "vLLM", folder / REPORT)
 
 
 def export_gguf(
@@ -179,7 +170,6 @@ def export_gguf(
 ) -> str:
     """Write the student as GGUF files for llama.cpp; with `prompts`, prove them. `reuse` as in `export_student`."""
     packages.require("distill export --gguf", "gguf")
-    from student.export.check_report import REPORT
     from student.export.convert import choose_stage
     from student.export.gguf.files import MMPROJ, MODEL, export_gguf
     from student.export.gguf.verify import verify_gguf
@@ -193,29 +183,26 @@ def export_gguf(
         stage_name = export_gguf(run, out, stage=stage, weight_type=weight_type)
     lines = [f"{out}: the student of stage {stage_name}"]
     if prompts is not None:
-        with watch() as on_progress:
-            report = verify_gguf(
-                recipe,
-                run,
-                out,
-                partial(serve_gguf, command=command),
-                stage=stage_name,
-                prompts=prompts,
-                on_progress=on_progress,
-            )
-        lines.append(_agreement(report, "llama.cpp", out / REPORT))
+        serve = partial(serve_gguf, command=command)
+        compared = partial(verify_gguf, recipe, run, out, serve, stage=stage_name, prompts=prompts)
+        lines.append(_verified("llama.cpp", out, compared))
     model, mmproj = (shlex.quote(str(out / name)) for name in (MODEL, MMPROJ))
     lines.append(f"serve it: llama-server --model {model} --mmproj {mmproj}")
     return "\n".join(lines)
 
 
-def _agreement(report: Mapping[str, Any], engine: str, path: Path) -> str:
+def _verified(engine: str, folder: Path, verify: Callable[..., Mapping[str, Any]]) -> str:
+    """Compare an export with the student of the run, and say in how far their replies are the same."""
+    from student.export.check_report import REPORT as CHECKS
+
+    with watch() as on_progress:
+        report = verify(on_progress=on_progress)
     replies = report["replies"]
     return (
         f"verified: {replies['identical']} of {replies['compared']} greedy replies of {engine} are those of "
         f"transformers ({100 * replies['identical_share']:.1f} %; {replies['different_replies']} distinct texts; "
         f"{report['form']} form, {report['dtype']}), "
-        f"top-1 agreement {100 * replies['top1_agreement']:.2f} % of {replies['tokens']:,} tokens; {path}"
+        f"top-1 agreement {100 * replies['top1_agreement']:.2f} % of {replies['tokens']:,} tokens; {folder / CHECKS}"
     )
 
 
@@ -271,8 +258,6 @@ def report_ablation(recipe: Recipe, run: Path, asked: "AskedArms") -> str:
 
 
 def _ablation(folder: Path, asked: "AskedArms", compared: str = "") -> str:
-    from distill.commands.status import ablation
-
     return _blocks(ablation(folder, asked.study), compared) + f"\nreport:  {folder / REPORT}"
 
 
