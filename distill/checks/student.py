@@ -217,13 +217,8 @@ def _planned(key: str, planned: StagePlan, gpu: hardware.Gpu) -> Iterator[CheckR
             f'set {key}.gradient_checkpointing = "auto", or lower micro_batch_tokens',
         )
     elif not gpu_fit.fits:
-        mend = (
-            f"lower {key}.micro_batch_tokens to {gpu_fit.most_tokens:,}"
-            if gpu_fit.most_tokens
-            else "use LoRA, or nf4"
-        )
         message = f"does not fit {gpu.name} ({gpu.memory_gib:.1f} GiB), with gradient checkpointing either"
-        yield problem(f"{key}.micro_batch_tokens", message, f"{mend}, or use a GPU with more memory")
+        yield problem(f"{key}.micro_batch_tokens", message, gpu_fit.remedy)
     else:
         time = stage_time(planned, gpu, gpu_fit)
         hours = "" if time is None else f", {time.hours[0]:.1f} to {time.hours[1]:.1f} h on {gpu.name}"

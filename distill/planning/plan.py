@@ -193,12 +193,7 @@ def _advice(stages: Sequence[tuple[StagePlan, GpuFit, StageTime | None]], gpu: G
     for planned, gpu_fit, _ in stages:
         name = planned.stage.name
         if not gpu_fit.fits:
-            advice = (
-                f"lower its micro_batch_tokens to {gpu_fit.most_tokens:,}"
-                if gpu_fit.most_tokens
-                else "take LoRA, or nf4"
-            )
-            lines.append(f"{name}: does not fit; {advice}, or use a GPU with more memory")
+            lines.append(f"{name}: does not fit; {gpu_fit.remedy}")
         elif gpu_fit.checkpointing and planned.stage.gradient_checkpointing is not True:
             lines.append(
                 f"{name}: needs gradient_checkpointing = true at these {planned.micro_batch_tokens:,.0f} tokens; "

@@ -89,6 +89,12 @@ class GpuFit:
     most_tokens: int
     """The largest micro-batch."""
 
+    @property
+    def remedy(self) -> str:
+        """What to change about a stage that does not fit."""
+        change = f"lower micro_batch_tokens to {self.most_tokens:,}" if self.most_tokens else "use LoRA, or nf4"
+        return f"{change}, or use a GPU with more memory"
+
 
 def fit(planned: StagePlan, gpu: Gpu) -> GpuFit:
     """Whether a stage fits a card, with checkpointing only where it is asked for or needed."""
