@@ -92,10 +92,8 @@ class HubNames:
         from huggingface_hub import HfApi
         from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
-        api: Any = HfApi()
-        ask = api.model_info if kind == "model" else api.dataset_info
         try:
-            info = ask(name, revision=revision, timeout=TIMEOUT_S)
+            info: Any = HfApi().repo_info(name, repo_type=kind, revision=revision, timeout=TIMEOUT_S)
         except GatedRepoError:
             return problem(key, f"{name} is gated", f"accept its terms on the hub and set HF_TOKEN, or change {key}")
         except RevisionNotFoundError:

@@ -131,12 +131,8 @@ def _answer(name: str, kind: Kind) -> str:
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
-    api = HfApi()
     try:
-        if kind == "dataset":
-            api.dataset_info(name, timeout=TIMEOUT_S)
-        else:
-            api.model_info(name, timeout=TIMEOUT_S)
+        HfApi().repo_info(name, repo_type=kind, timeout=TIMEOUT_S)
     except (HfHubHTTPError, ValueError):
         return ""
     except OfflineModeIsEnabled:
