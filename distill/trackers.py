@@ -73,10 +73,8 @@ class _Reports:
         self._sent = 0.0
         self._trackers: dict[str, Tracker] = {}
         for name in recipe.report_to:
-            try:
+            with _left_out(name, self._trackers):
                 self._trackers[name] = _OPEN[name](recipe, run, stage)
-            except Exception as error:
-                _warn(name, error)
 
     def add(self, progress: Progress) -> None:
         """Send the facts of a report that are numbers, if it is new and the last one was sent a while ago."""
@@ -101,18 +99,13 @@ class _Reports:
         self._step = step
         named = redact.tree({f"{self._stage}/{name}": value for name, value in values.items()})
         for name, tracker in list(self._trackers.items()):
-            try:
+            with _left_out(name, self._trackers):
                 tracker.log(named, step)
-            except Exception as error:
-                _warn(name, error)
-                del self._trackers[name]
 
     def close(self) -> None:
-        for name, tracker in self._trackers.items():
-            try:
+        for name, tracker in list(self._trackers.items()):
+            with _left_out(name, self._trackers):
                 tracker.close()
-            except Exception as error:
-                _warn(name, error)
 
 
 def _student_metrics(folder: Path) -> dict[str, float]:
@@ -127,8 +120,14 @@ def _student_metrics(folder: Path) -> dict[str, float]:
     }
 
 
-def _warn(name: str, error: Exception) -> None:
-    _log.warning("%s", redact.message(f"{name}: {error}; the run goes on without this tracker"))
+@contextmanager
+def _left_out(name: str, trackers: dict[str, Tracker]) -> Iterator[None]:
+    """Drop a tracker that fails in this block, with a warning."""
+    try:
+        yield
+    except Exception as error:
+        trackers.pop(name, None)
+        _log.warning("%s", redact.message(f"{name}: {error}; the run goes on without this tracker"))
 
 
 def _facts(recipe: Recipe, run: Path, stage: str) -> dict[str, Any]:

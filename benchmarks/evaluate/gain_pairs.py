@@ -262,7 +262,7 @@ def pair_error(pairs: Sequence[GainPair]) -> float:
 def fit(pairs: Sequence[GainPair]) -> None:
     model = fit_model(pairs)
     fields = {
-        "model": model.as_fields(),
+        "model": asdict(model),
         "pair_error": pair_error(pairs),
         "from": "benchmarks/evaluate/gain_pairs.py",
     }

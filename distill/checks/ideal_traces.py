@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import duckdb
 import pyarrow as pa
 
 from distill.checks.context import CheckContext
@@ -36,10 +37,7 @@ def check_rules_keep_something(context: CheckContext) -> Iterator[CheckResult]:
             )
 
 
-def _drops_all(connection: object, rule: Rule) -> bool:
-    import duckdb
-
-    assert isinstance(connection, duckdb.DuckDBPyConnection)
+def _drops_all(connection: duckdb.DuckDBPyConnection, rule: Rule) -> bool:
     try:
         row = connection.execute(f"SELECT bool_and(coalesce((\n{rule.drop}\n), false)) FROM signals").fetchone()
     except duckdb.Error:

@@ -7,16 +7,12 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from distill.reports.text_table import counted
 
-State = Literal["ok", "problem", "warning", "not checked"]
-OK: State = "ok"
-PROBLEM: State = "problem"
-WARNING: State = "warning"
-NOT_CHECKED: State = "not checked"
-_ORDER: tuple[State, ...] = (PROBLEM, WARNING, NOT_CHECKED, OK)
+State = Literal["problem", "warning", "not checked", "ok"]
+_ORDER: tuple[State, ...] = get_args(State)
 _WIDTH = 116
 
 
@@ -33,19 +29,19 @@ class CheckResult:
 
 
 def problem(key: str, message: str, mend: str) -> CheckResult:
-    return CheckResult(state=PROBLEM, key=key, message=message, mend=mend)
+    return CheckResult(state="problem", key=key, message=message, mend=mend)
 
 
 def warning(key: str, message: str, mend: str) -> CheckResult:
-    return CheckResult(state=WARNING, key=key, message=message, mend=mend)
+    return CheckResult(state="warning", key=key, message=message, mend=mend)
 
 
 def fine(key: str, message: str) -> CheckResult:
-    return CheckResult(state=OK, key=key, message=message)
+    return CheckResult(state="ok", key=key, message=message)
 
 
 def not_checked(key: str, why: str, mend: str = "") -> CheckResult:
-    return CheckResult(state=NOT_CHECKED, key=key, message=why, mend=mend)
+    return CheckResult(state="not checked", key=key, message=why, mend=mend)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +55,7 @@ class CheckReport:
 
     @property
     def problems(self) -> list[CheckResult]:
-        return [result for result in self.results if result.state == PROBLEM]
+        return [result for result in self.results if result.state == "problem"]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -79,13 +75,13 @@ class CheckReport:
 
     def as_text(self, *, only_open: bool = False) -> str:
         """A line or two a result; with `only_open`, of those that are not ok."""
-        shown = [result for result in self.results if not (only_open and result.state == OK)]
+        shown = [result for result in self.results if not (only_open and result.state == "ok")]
         return "\n".join([*(line for result in shown for line in _lines(result)), self.summary])
 
     @property
     def summary(self) -> str:
-        uncounted = (OK, NOT_CHECKED)
-        counts = [counted(n, state, state if state in uncounted else "") for state, n in self.counts.items()]
+        plurals = {"ok": "ok", "not checked": "not checked"}
+        counts = [counted(n, state, plurals.get(state, "")) for state, n in self.counts.items()]
         return f"{self.recipe}: {', '.join(counts)} ({self.seconds:.1f} s)"
 
 

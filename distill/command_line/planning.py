@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -24,6 +25,11 @@ from distill.errors import RecipeError
 
 if TYPE_CHECKING:
     from distill.recipe.recipe import Recipe
+
+ColumnOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=COLUMN", help="As in [data.NAME.columns], e.g. image=picture; image= may be repeated."),
+]
 
 
 def plan(
@@ -114,7 +120,7 @@ def plan(
 
         with result_alone():
             planned = plan_scale(*chosen, engine=engine, samples=samples, agents=agents)
-        (show_json(planned.as_fields()) if json_ else show(scale_text(planned, chosen[0])))
+        (show_json(asdict(planned)) if json_ else show(scale_text(planned, chosen[0])))
         return
     if samples or agents:
         raise RecipeError("--samples and --agents need --engine ray or --engine slurm")
@@ -191,12 +197,7 @@ def split(
     ] = None,
     form: Annotated[str | None, typer.Option("--format", help="As in [data.NAME], for a table.")] = None,
     images_root: Annotated[str | None, typer.Option(metavar="DIR", help="As in [data.NAME], for a table.")] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=COLUMN", help="As in [data.NAME.columns], e.g. image=picture; image= may be repeated."
-        ),
-    ] = None,
+    column: ColumnOption = None,
 ) -> None:
     """Split questions into training and test rows that share no image.
 
@@ -232,12 +233,7 @@ def init(
     memory: Annotated[
         float | None, typer.Option(min=1, metavar="GIB", help="Choose models for a GPU with this much memory.")
     ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=COLUMN", help="As in [data.NAME.columns], e.g. image=picture; image= may be repeated."
-        ),
-    ] = None,
+    column: ColumnOption = None,
     question: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="Ask this about every image of a folder; repeatable.")
     ] = None,

@@ -1,5 +1,6 @@
 """`distill recipes`: list, copy and describe recipes."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -44,8 +45,6 @@ def copy_recipe(
 @app.command("schema")
 def print_schema() -> None:
     """Print the JSON schema of a recipe, for editors."""
-    import json
-
     from distill.recipe.loading import schema
 
     show(json.dumps(schema(), indent=2))

@@ -5,7 +5,7 @@ Students are asked as in `distill eval`, teachers as in the signal `judge`; all 
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -156,39 +156,33 @@ Work = Callable[[Sample], ModelReply]
 
 def _asked(recipe: Recipe, run: Path, kinds: Sequence[str]) -> Iterator[tuple[str, str, Work]]:
     """Name and description of each model that may answer, and the function that asks it."""
-    if recipe.student is not None and BEFORE in kinds:
-        yield BEFORE, "the untrained student", partial(_student, recipe, run, BEFORE, lambda: BASE)
-    if recipe.student is not None and AFTER in kinds:
-        yield AFTER, "the trained student", partial(_student, recipe, run, AFTER, partial(_stage, recipe, run))
-    for name, student in recipe.eval.students.items():
-        yield name, student.model, partial(_student, recipe, run, name, None)
+    students = {BEFORE: "the untrained student", AFTER: "the trained student"} if recipe.student is not None else {}
+    asked = {name: model for name, model in students.items() if name in kinds}
+    for name, model in (asked | {name: each.model for name, each in recipe.eval.students.items()}).items():
+        yield name, model, partial(_student, recipe, run, name, model)
     for teacher in recipe.teachers if TEACHER in kinds else ():
         yield teacher.name, teacher.model, partial(_teacher, recipe, teacher)
 
 
-def _stage(recipe: Recipe, run: Path) -> str:
-    from student.export.convert import choose_stage
-
-    return choose_stage(recipe, run)
-
-
-def _student(recipe: Recipe, run: Path, name: str, stage: Callable[[], str] | None, sample: Sample) -> ModelReply:
+def _student(recipe: Recipe, run: Path, name: str, model: str, sample: Sample) -> ModelReply:
     from student.evaluation import collect_replies, questions, students
 
-    others = recipe.eval.students
-    model = others[name].model if name in others else f"the {'trained' if name == AFTER else 'untrained'} student"
+    others, stage = recipe.eval.students, BASE
     try:
-        arms: Mapping[str, str] = {name: stage()} if stage is not None else {}
-        model = f"stage {arms[name]}" if name == AFTER else model
-        kept = {} if stage is not None else {name: others[name]}
-        stages = recipe.stages if stage is not None else ()  # without arms, stages would be asked
-        one = recipe.model_copy(
-            update={"stages": stages, "eval": recipe.eval.model_copy(update={"arms": arms, "students": kept})}
-        )
+        if name == AFTER:
+            from student.export.convert import choose_stage
+
+            stage = choose_stage(recipe, run)
+            model = f"stage {stage}"
+        asked: dict[str, Any] = {"arms": {name: stage}, "students": {}}
+        if name in others:
+            asked = {"arms": {}, "students": {name: others[name]}}
+        stages = recipe.stages if asked["arms"] else ()  # without arms, stages would be asked
+        one = recipe.model_copy(update={"stages": stages, "eval": recipe.eval.model_copy(update=asked)})
         evaluated = students.evaluated_students(one, run)
         own = replace(sample, question=f"{sample.question}{recipe.eval.ending}")
-        asked = [questions.QuestionSet(samples=[own], without_image=False)]
-        work = questions.find_unfinished(evaluated, {name: asked}, {})
+        questioned = {name: [questions.QuestionSet(samples=[own], without_image=False)]}
+        work = questions.find_unfinished(evaluated, questioned, {})
         with TemporaryDirectory() as folder:
             engines = collect_replies.Engines(connect=verbs.connect)
             collect_replies.collect_replies(one, Path(folder), work, engines, lambda: None, unwatched)

@@ -80,7 +80,7 @@ def mapped(pairs: Sequence[Pair]) -> str:
     answers of other rows tell how often both agree by chance.
     """
     wrong = _wrong(pairs)[:_MAPPED]
-    answers, golds = ([_plain(text) for text in column] for column in _columns(wrong))
+    answers, golds = _columns(wrong)
     told = _foretold(answers, golds)
     if not any(told) or len(set(golds)) < _FEWEST_GOLDS:
         return ""
@@ -156,7 +156,7 @@ def _contains(text: str, part: str) -> bool:
 
 def shifted(pairs: Sequence[Pair]) -> str:
     """A sentence where answers equal the gold answers of other rows, always so many rows away; else empty."""
-    answers, golds = ([_plain(text) for text in column] for column in _columns(pairs))
+    answers, golds = _columns(pairs)
     equal = sum(map(str.__eq__, answers, golds))
     if len(pairs) < 2 * FEWEST or not answers:
         return ""
@@ -176,7 +176,7 @@ def shifted(pairs: Sequence[Pair]) -> str:
 
 def unrelated(pairs: Sequence[Pair]) -> str:
     """A sentence where answers equal their gold answers no more often than those of other rows; else empty."""
-    answers, golds = ([_plain(text) for text in column] for column in _columns(pairs))
+    answers, golds = _columns(pairs)
     if len(pairs) < 2 * FEWEST:
         return ""
     equal = sum(map(str.__eq__, answers, golds))
@@ -210,7 +210,8 @@ def same_for_different(asked: Sequence[tuple[str, str, str]]) -> tuple[int, int]
 
 
 def _columns(pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
-    return [pair.answer for pair in pairs], [pair.gold for pair in pairs]
+    """Answers and gold answers without what does not tell them apart: layout, case, the form of a number."""
+    return [_plain(pair.answer) for pair in pairs], [_plain(pair.gold) for pair in pairs]
 
 
 def _equal(answers: Sequence[str], golds: Sequence[str], shift: int) -> int:

@@ -60,7 +60,7 @@ def gain_fields(expected: ExpectedGain) -> dict[str, Any]:
             }
             for gain in expected.teachers
         ],
-        "model": expected.model.as_fields(),
+        "model": asdict(expected.model),
     }
 
 

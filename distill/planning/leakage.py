@@ -7,8 +7,7 @@ stage that is about to start.
 """
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -126,7 +125,8 @@ def measure_leakage(
     deadline = time.monotonic() + limit_s if limit_s is not None else float("inf")
     overlaps: list[Overlap] = []
     not_compared: dict[str, str] = {}
-    with _cache_folder(folder) as cache_folder:
+    with TemporaryDirectory(prefix="distill-leakage-") as temporary:
+        cache_folder = folder or Path(temporary)
         tests: list[source_overlap.Test] = []
         for name in sources:
             try:
@@ -162,12 +162,3 @@ def in_dataset(recipe: Recipe, run: Path) -> set[str] | None:
     if not files or TRACES not in learned or ASKED in learned or arms:
         return None
     return {name for file in files for name in pq.read_table(file, columns=["sample_id"])["sample_id"].to_pylist()}
-
-
-@contextmanager
-def _cache_folder(folder: Path | None) -> Iterator[Path]:
-    if folder is not None:
-        yield folder
-        return
-    with TemporaryDirectory(prefix="distill-leakage-") as temporary:
-        yield Path(temporary)

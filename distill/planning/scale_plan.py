@@ -7,7 +7,7 @@ no price is not known. Requests are those of teacher/store_run.py and filters/st
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -89,10 +89,6 @@ class ScalePlan:
     reads: float | None
     costs: dict[str, float | None] = field(default_factory=dict)
     """Costs by kind; `storage` is for a month."""
-
-    def as_fields(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 def plan_scale(recipe: Recipe, run: Path, *, engine: str, samples: int | None, agents: int | None) -> ScalePlan:

@@ -117,14 +117,9 @@ def signals(run: Path | str) -> pa.Table:
     """
     from filters.tables.signal_database import Tables, connect
 
-    run = run_folder(run)
+    run = _finished(run_folder(run), "filter")
     folder = run / "filter"
-    _require_folder(run)
-    require_finished(run, "filter", next_step="run `distill filter` first")
-    with (
-        damage_named(run),
-        closing(connect(Tables.of(folder), more={"decisions": folder / DECISIONS})) as database,
-    ):
+    with damage_named(run), closing(connect(Tables.of(folder), more={"decisions": folder / DECISIONS})) as database:
         return database.sql(
             "SELECT signals.*, decisions.kept, decisions.selected, "
             "list_transform(decisions.reasons, lambda reason: reason.rule) AS rules "
@@ -137,9 +132,7 @@ def dataset(run: Path | str) -> "Dataset":
 
     Raises StaleError where `filter` has not finished, DataError where there is no run and for damaged files.
     """
-    run = run_folder(run)
-    _require_folder(run)
-    require_finished(run, "filter", next_step="run `distill filter` first")
+    run = _finished(run_folder(run), "filter")
     packages.require("distill.dataset", "datasets")
     from datasets import load_dataset
 
@@ -162,8 +155,7 @@ def compare(*runs: Path | str) -> pa.Table:
 
     students: dict[str, dict[str, bool]] = {}
     for run, name in _run_names(runs).items():
-        _require_folder(run)
-        require_finished(run, "eval", next_step="run `distill eval` first")
+        _finished(run, "eval")
         before = f"{name}:" if len(runs) > 1 else ""
         for line in read_jsonl(run / "eval" / PREDICTIONS):
             right = line["verdict"] == "correct"
@@ -192,10 +184,12 @@ def compare(*runs: Path | str) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_COMPARED)
 
 
-def _require_folder(run: Path) -> None:
-    """Tell a mistyped path from a run whose stage has not finished."""
+def _finished(run: Path, stage: str) -> Path:
+    """The run, once its stage is finished; a mistyped path is told from a run whose stage is not."""
     if not run.is_dir():
         raise DataError(f"{run}: there is no such folder; give the directory of a run")
+    require_finished(run, stage, next_step=f"run `distill {stage}` first")
+    return run
 
 
 def _run_names(runs: Sequence[Path | str]) -> dict[Path, str]:

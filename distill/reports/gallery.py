@@ -217,7 +217,30 @@ class _Page:
     album: Album = field(default_factory=Album)
 
     def draw(self) -> str:
-        return self.render(_gallery(self.cards, self.total, self.limit, self.album))
+        replies = [reply for card in self.cards for reply in card.replies]
+        arm_teachers = sorted({name for reply in replies for name in reply.teachers})
+        card_teachers = sorted({name for card in self.cards for name in card.teachers})
+        verdicts = {reply.verdict for reply in replies}
+        notes = list(self.album.notes)
+        if any(len(reply.rationale) > self.limit for reply in replies):
+            notes.append(f"Rationales are cut after {self.limit:,} characters; predictions.jsonl has all of them.")
+        if len(self.cards) < self.total:
+            notes.append(f"{len(self.cards):,} of {self.total:,} questions are shown, to keep the page small.")
+        shown = Gallery(
+            cards=self.cards,
+            total=self.total,
+            arms=tuple(dict.fromkeys(reply.arm for reply in replies)),
+            domains=tuple(sorted({card.domain for card in self.cards})),
+            difficulties=tuple(sorted({card.difficulty for card in self.cards} - {""})),
+            kinds=tuple(kind for kind in FAILURES_FIRST if any(card.kind == kind for card in self.cards)),
+            teachers=tuple(arm_teachers or card_teachers),
+            arms_have_teachers=bool(arm_teachers),
+            verdicts=tuple(name for name in (WRONG, UNDECIDED, RIGHT) if name in verdicts),
+            album=self.album,
+            limit=self.limit,
+            notes=tuple(notes),
+        )
+        return self.render(shown)
 
 
 def fitted(
@@ -261,28 +284,3 @@ def _refs(gallery_cards: Sequence[GalleryCard]) -> list[tuple[ImageRef, int]]:
         for ref in card.images[:_PICTURES]:
             refs[ref.sha256] = (ref, refs[ref.sha256][1] + 1 if ref.sha256 in refs else 1)
     return list(refs.values())
-
-
-def _gallery(gallery_cards: tuple[GalleryCard, ...], total: int, limit: int, pictures: Album) -> Gallery:
-    replies = [reply for card in gallery_cards for reply in card.replies]
-    arm_teachers = sorted({name for reply in replies for name in reply.teachers})
-    card_teachers = sorted({name for card in gallery_cards for name in card.teachers})
-    notes = list(pictures.notes)
-    if any(len(reply.rationale) > limit for reply in replies):
-        notes.append(f"Rationales are cut after {limit:,} characters; predictions.jsonl has all of them.")
-    if len(gallery_cards) < total:
-        notes.append(f"{len(gallery_cards):,} of {total:,} questions are shown, to keep the page small.")
-    return Gallery(
-        cards=gallery_cards,
-        total=total,
-        arms=tuple(dict.fromkeys(reply.arm for reply in replies)),
-        domains=tuple(sorted({card.domain for card in gallery_cards})),
-        difficulties=tuple(sorted({card.difficulty for card in gallery_cards if card.difficulty})),
-        kinds=tuple(kind for kind in FAILURES_FIRST if any(card.kind == kind for card in gallery_cards)),
-        teachers=tuple(arm_teachers or card_teachers),
-        arms_have_teachers=bool(arm_teachers),
-        verdicts=tuple(name for name in (WRONG, UNDECIDED, RIGHT) if any(reply.verdict == name for reply in replies)),
-        album=pictures,
-        limit=limit,
-        notes=tuple(notes),
-    )

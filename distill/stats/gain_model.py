@@ -11,7 +11,7 @@ is that of a student of which no pair is known. benchmarks/evaluate/gain_fit.py 
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 TERMS = ("cost", "left", "sight", "fit")
@@ -62,9 +62,6 @@ class GainModel:
             chance=float(error.cdf(gain)),
             outside=outside,
         )
-
-    def as_fields(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any]) -> "GainModel":

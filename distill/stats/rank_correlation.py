@@ -5,6 +5,7 @@ exact and the interval is wide; the text says what so few teachers can show. Rea
 """
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -104,8 +105,6 @@ def spearman(first: "Values", second: "Values") -> float | None:
 
 def _spearmans(first: "Values", second: "Values") -> "Values":
     """Spearman's correlation of each pair of rows; NaN where one side is all ties."""
-    import warnings
-
     from scipy.stats import ConstantInputWarning, pearsonr, rankdata
 
     with warnings.catch_warnings():

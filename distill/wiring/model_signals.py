@@ -5,6 +5,7 @@ a run whose values are all there loads nothing.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,25 +84,26 @@ def _lazy_fit(
     recipe: Recipe, checkpoint: str, revision: str | None
 ) -> Callable[[list[tuple[Sample, Trace]]], list[dict[str, Any]]]:
     """A function that loads the student with the first traces it is given."""
-    loaded: list[Callable[[Sequence[Any]], list[dict[str, Any]]]] = []
     settings = recipe.filter.student
+
+    @cache
+    def load_student() -> Callable[[Sequence[Any]], list[dict[str, Any]]]:
+        from student.inference import likelihood
+
+        return likelihood.load(
+            checkpoint,
+            dtype=settings.dtype,
+            revision=revision,
+            trust_remote_code=recipe.trusts_student_code,
+            batch_tokens=settings.batch_tokens,
+            max_length=settings.max_length,
+            max_pixels=recipe.max_pixels,
+        )
 
     def measure_batch(pairs: list[tuple[Sample, Trace]]) -> list[dict[str, Any]]:
         from student.data.rows import TrainingRow
-        from student.inference import likelihood
+        from student.inference.likelihood import ScoredRow
 
-        if not loaded:
-            loaded.append(
-                likelihood.load(
-                    checkpoint,
-                    dtype=settings.dtype,
-                    revision=revision,
-                    trust_remote_code=recipe.trusts_student_code,
-                    batch_tokens=settings.batch_tokens,
-                    max_length=settings.max_length,
-                    max_pixels=recipe.max_pixels,
-                )
-            )
         rows = []
         for sample, trace in pairs:
             # What would be trained on, in the teacher's own words even where the dataset has the gold's spelling.
@@ -109,8 +111,8 @@ def _lazy_fit(
             row = TrainingRow(
                 id=trace.id, images=sample.images, question=sample.question, response=before + trace.answer.strip()
             )
-            rows.append(likelihood.ScoredRow(row=row, answer_at=len(before)))
-        return loaded[0](rows)
+            rows.append(ScoredRow(row=row, answer_at=len(before)))
+        return load_student()(rows)
 
     return measure_batch
 

@@ -12,6 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from distill.artifacts.files import atomic_path, locked, write_json
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.json_lines import requiring
@@ -132,9 +135,6 @@ def _scorers(recipe: Recipe, stage: Stage) -> list[Teacher]:
 
 def _selected(run: Path, stage: Stage) -> dict[str, str]:
     """The traces that a stage learns from, and who wrote each."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     from student.data.rows import data_folder
 
     folder = data_folder(run, stage)

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -119,7 +119,7 @@ def test_the_shipped_model_is_that_of_the_kept_pairs() -> None:
     assert {name: list(ends) for name, ends in shipped.ranges.items()} == {
         name: pytest.approx(ends) for name, ends in model.ranges.items()
     }
-    assert GainModel.of_fields(json.loads(json.dumps(shipped.as_fields()))) == shipped
+    assert GainModel.of_fields(json.loads(json.dumps(asdict(shipped)))) == shipped
 
 
 # --- a run ---------------------------------------------------------------------------------------------------------
