@@ -106,7 +106,7 @@ def test_a_rationale_is_whole_whether_or_not_part_of_it_waits_for_a_click(length
 def test_what_is_not_on_the_page_is_counted():
     found = gallery.split("x" * 5000, 1000)
     assert len(found.head + found.rest) == 1000 and found.missing == 4000
-    page = drawn(gallery._gallery((card("y " * 3000),), 1, 1000, gallery.Album()))
+    page = gallery._Page(drawn, 1, (card("y " * 3000),), limit=1000).draw()
     assert "show all but 5,000 characters" in page
 
 
