@@ -21,7 +21,7 @@ from distill.jobs import JobPool
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.eval import BASE
-from distill.recipe.sections.stages import Stage, lineage, start_of
+from distill.recipe.sections.stages import Stage, lineage, sources_of, start_of
 from distill.types import ProgressCallback, unwatched
 from student.data import rows
 from student.distributed import processes
@@ -166,7 +166,7 @@ class _Training:
             if manifest is None:
                 unfinished.append(stage)
             else:
-                require_same_pictures(self.recipe, rows.sources_of(stage), manifest.inputs, str(folder))
+                require_same_pictures(self.recipe, sources_of(stage), manifest.inputs, str(folder))
                 saved_model.require_saved(self.run, stage.name)
                 stages.clean(folder)
                 manifests[stage.name] = manifest

@@ -26,7 +26,7 @@ from distill.errors import DataError, DistillError
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import EQUAL_SECONDS, REFERENCE
-from distill.recipe.sections.stages import Stage, is_traces
+from distill.recipe.sections.stages import Stage, is_traces, sources_of
 from distill.rounds.make_round import RoundSteps, make_round
 from distill.trace_records.human_labels import FILE as LABELS_FILE
 from distill.trace_records.human_labels import read_labels
@@ -100,7 +100,6 @@ def made_otherwise(recipe: Recipe, run: Path, job: Job) -> str:
 
     Nothing is said of an arm whose data or weights are not there any more: its settings alone cannot be compared.
     """
-    from student.data.rows import sources_of
     from student.evaluate import evaluation_fields
     from student.train import stage_fields
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
-from distill.recipe.sections.stages import Stage, is_traces
+from distill.recipe.sections.stages import Stage, is_traces, sources_of
 
 
 def training_sources(recipe: Recipe, stages: Iterable[Stage] | None = None) -> tuple[str, ...]:
@@ -17,8 +17,7 @@ def training_sources(recipe: Recipe, stages: Iterable[Stage] | None = None) -> t
     names = [ASKED] if asked else []
     if stages is None and recipe.rounds.count:
         names.append(recipe.rounds.questions)
-    for stage in chosen:
-        names += [*(() if is_traces(stage) else (stage.data,)), *stage.replay]
+    names += [name for stage in chosen for name in sources_of(stage)]
     return tuple(name for name in dict.fromkeys(names) if name in recipe.data)
 
 

@@ -15,7 +15,7 @@ from distill.planning.moved_content import is_moved, is_other_source
 from distill.recipe.effects import RecipeKey, key_values, path_parts
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
-from distill.recipe.sections.stages import Stage, is_traces, start_of
+from distill.recipe.sections.stages import Stage, is_traces, sources_of, start_of
 from teacher.engines.vllm.vllm_options import server_answer_options
 
 OLD_CODE, EDITED_CODE = "the file as it was", "the file, edited or gone"
@@ -157,11 +157,9 @@ def _test_sets(recipe: Recipe) -> tuple[str, ...]:
 
 def _sources(stage: Stage, *, rows_only: bool) -> set[str | None]:
     """The sources that decide the weights of a stage: its rows, and the questions of a validation that decides."""
-    rows = {*stage.replay, *(() if is_traces(stage) else (stage.data,))}
     asked = stage.validation
-    if rows_only or asked is None or asked.decides != "accuracy":
-        return {*rows}
-    return {*rows, asked.data}
+    questions = () if rows_only or asked is None or asked.decides != "accuracy" else (asked.data,)
+    return {*sources_of(stage), *questions}
 
 
 def _engines(recipe: Recipe, name: str) -> Iterator[str]:

@@ -26,7 +26,7 @@ from distill.local_paths import run_command
 from distill.rationale import NO_THINK, Style, join
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import MAX_PIXELS
-from distill.recipe.sections.stages import TRACES, Stage, is_traces
+from distill.recipe.sections.stages import TRACES, Stage, is_traces, sources_of
 from distill.trace_records import scores
 from distill.types import BadRow, ImageRef
 
@@ -85,11 +85,6 @@ def fields(recipe: Recipe, run: Path, stage: Stage) -> dict[str, Any]:
     for name in sources_of(stage):
         result |= flatten(reader.source_fields(recipe, name), f"data.{name}")
     return result
-
-
-def sources_of(stage: Stage) -> list[str]:
-    """The sources of a recipe that a stage learns from, besides traces."""
-    return [*(() if is_traces(stage) else (stage.data,)), *stage.replay]
 
 
 def has_rationales(recipe: Recipe, stage: Stage) -> bool:

@@ -11,8 +11,8 @@ from distill.artifacts.layout import ADAPTER, COVERAGE, DIAGNOSIS, METRICS, MODE
 from distill.artifacts.manifest import Manifest, canonical, fingerprint, versions
 from distill.data.source_images import pictures_of
 from distill.diagnosis.row_groups import as_fields
+from distill.recipe.sections.stages import sources_of
 from distill.reports import findings
-from student.data import rows
 from student.training import diagnosis
 from student.training.trained_rows import read_trained_rows
 
@@ -36,7 +36,7 @@ def write_manifest(work: "StageRun") -> Manifest:
         fingerprint=fingerprint(work.fields),
         fields=orjson.loads(canonical(work.fields)),
         inputs={f"frozen.{role}": digest for role, digest in frozen.items()}
-        | pictures_of(work.recipe, rows.sources_of(work.stage))
+        | pictures_of(work.recipe, sources_of(work.stage))
         | ({"kernels": work.kernels["kernels"]} if work.kernels else {}),
         outputs={file.relative_to(folder).as_posix(): describe(file) for file in _outputs(work)},
         counts=counts,

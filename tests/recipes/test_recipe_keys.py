@@ -23,12 +23,12 @@ from distill.recipe.base import Section
 from distill.recipe.effects import affecting, inner_sections, recipe_keys
 from distill.recipe.loading import find, load, put, schema
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.stages import sources_of
 from distill.types import Sample
 from distill.wiring.model_signals import measurers
 from filters import apply
 from filters.signals import registry
 from student import evaluate
-from student.data import rows
 from student.evaluation.fields import fields_of_arms
 from student.evaluation.students import EvaluatedStudent
 from student.train import stage_fields
@@ -96,9 +96,7 @@ def identities(recipe: Recipe, folder: Path) -> dict[str, str]:
         "train": fingerprint(
             {
                 "stages": list(stage_fields(recipe, folder / "run").items()),
-                "pictures": [
-                    pictures_digest(recipe, name) for stage in recipe.stages for name in rows.sources_of(stage)
-                ],
+                "pictures": [pictures_digest(recipe, name) for stage in recipe.stages for name in sources_of(stage)],
             }
         ),
         "eval": evaluate.identity(recipe, folder / "run") + pictures_digest(recipe, recipe.eval.data),

@@ -346,6 +346,11 @@ def is_traces(stage: Stage) -> bool:
     return stage.data.partition(":")[0] == TRACES
 
 
+def sources_of(stage: Stage) -> list[str]:
+    """The sources of a recipe that a stage learns from, besides traces."""
+    return [*(() if is_traces(stage) else (stage.data,)), *stage.replay]
+
+
 def learns_rationales(stage: Stage) -> bool:
     """Whether a stage learns to say what the teachers wrote: traces with their rationales, no pairs, no rollouts."""
     plain = stage.preference is None and stage.rollouts is None
