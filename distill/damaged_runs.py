@@ -12,28 +12,18 @@ from pathlib import Path
 
 import orjson
 
+from distill.artifacts import layout
 from distill.artifacts.files import Output, file_sha256
 from distill.artifacts.integrity import CHANGED, MISSING, changed, digested, is_whole
 from distill.artifacts.json_lines import BLANK, Check, Damaged, no_check, scan
-from distill.artifacts.layout import (
-    CACHE,
-    CHECKPOINTS,
-    COVERAGE,
-    METRICS,
-    PARTS,
-    PLAN_STATE,
-    VALIDATION,
-    VALIDATION_PAGE,
-    WEIGHTS,
-)
 from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.errors import DataError, DistillError
 from distill.local_paths import as_argument
 from distill.run_log import LOG, OLDER
 from distill.trace_records.trace_lines import trace_fault
 
-_SKIPPED = (CHECKPOINTS, CACHE, "previous")
-_RECORDS = (METRICS, VALIDATION, VALIDATION_PAGE, PARTS, COVERAGE, WEIGHTS)
+_SKIPPED = (layout.CHECKPOINTS, layout.CACHE, "previous")
+_RECORDS = (layout.METRICS, layout.VALIDATION, layout.VALIDATION_PAGE, layout.PARTS, layout.COVERAGE, layout.WEIGHTS)
 """What a stage of training notes of itself; nothing is made from it."""
 _SHOWN = 5
 _UNREAD = (ValueError, FileNotFoundError, LookupError, TypeError, AttributeError)
@@ -98,12 +88,7 @@ def faults(run: Path, seen: Seen) -> Iterator[Fault]:
             manifest = Manifest.read(path.parent)
         except DataError:
             damaged.add(path)
-            yield Fault(
-                path=path,
-                what=_UNREADABLE,
-                cost=_FINISHED_AGAIN,
-                stage=path.parent,
-            )
+            yield Fault(path=path, what=_UNREADABLE, cost=_FINISHED_AGAIN, stage=path.parent)
             continue
         if manifest is not None:
             manifests[path.parent] = manifest
@@ -216,12 +201,15 @@ def _cost(manifest: Manifest, name: str, output: Output, records: int) -> str:
 
 def _plan_faults(folder: Path) -> Iterator[Fault]:
     """Damage to the plan of an unfinished generate stage, which notes its digests itself."""
+    noted = folder / layout.PLAN_STATE
     try:
-        files: Mapping[str, str] = orjson.loads((folder / PLAN_STATE).read_bytes())["files"]
+        files: Mapping[str, str] = orjson.loads(noted.read_bytes())["files"]
     except FileNotFoundError:
         return
     except (orjson.JSONDecodeError, KeyError, TypeError):
-        yield Fault(path=folder / PLAN_STATE, what="it cannot be read", cost="the source is read again", stage=folder)
+        yield Fault(
+            path=folder / layout.PLAN_STATE, what="it cannot be read", cost="the source is read again", stage=folder
+        )
         return
     for name, digest in files.items():
         if not (folder / name).is_file() or file_sha256(folder / name) != digest:

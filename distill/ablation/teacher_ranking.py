@@ -1,8 +1,7 @@
 """Compares the filter's ranking of teachers with the accuracy of students trained on each of them.
 
 The filter ranks by student fit: how likely a student that has not seen them finds each teacher's kept traces
-(filters/report/teachers.py). The two rankings are compared by rank correlation. There are few teachers, so the
-p-value is exact and the interval is wide; the text says what so few teachers can show.
+(filters/report/teachers.py). The two rankings are compared by rank correlation (distill/stats/rank_correlation.py).
 """
 
 from collections.abc import Mapping

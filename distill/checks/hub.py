@@ -89,7 +89,7 @@ class HubNames:
 
     def _asked(self, key: str, name: str, kind: Kind, revision: str | None) -> CheckResult | None:
         """The result of the hub; None if it cannot be reached."""
-        from huggingface_hub import HfApi
+        from huggingface_hub import HfApi, get_token
         from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
         try:
@@ -109,7 +109,7 @@ class HubNames:
             self._no_network = f"no network ({type(error).__name__})"
             hub.note_unreached(f"no answer, {type(error).__name__}")
             return None
-        if getattr(info, "gated", False) and not (os.environ.get("HF_TOKEN") or _logged_in()):
+        if getattr(info, "gated", False) and get_token() is None:
             return problem(key, f"{name} is gated", f"accept its terms on the hub and set HF_TOKEN, or change {key}")
         card = getattr(info, "card_data", None)
         listed = (card.get("configs") if card is not None else None) or []
@@ -129,9 +129,3 @@ def _in_cache(name: str, kind: Kind, revision: str | None) -> bool:
         return isinstance(try_to_load_from_cache(name, "config.json", revision=revision), str)
     folder = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME) / "datasets"
     return (Path(folder) / name.replace("/", "___")).is_dir()
-
-
-def _logged_in() -> bool:
-    from huggingface_hub import get_token
-
-    return get_token() is not None

@@ -4,7 +4,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -237,14 +237,7 @@ def read_table(
             lines.append(f"images: in {guessed.images_root}")
     if guessed.outside:
         lines.append("images: some paths or links lead out of that folder; allow_outside_root = true reads them")
-    return GuessedSource(
-        format=guessed.format,
-        columns=columns,
-        names=guessed.names,
-        images_root=guessed.images_root,
-        roots=guessed.roots,
-        outside=False,
-    ), values
+    return replace(guessed, columns=columns), values
 
 
 def _guess(

@@ -8,7 +8,7 @@ correction), at 5 % for all groups and steps together (Bonferroni).
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Final
 
@@ -124,18 +124,9 @@ def _at_step(before: StepRows, after: StepRows, quantile: float) -> LostGroup | 
     if not found:
         return None
     largest = max(found, key=lambda each: each.count - each.left)  # the first of equal ones
-    same = next((each for each in found if each is not largest and _has_same_rows(each, largest)), None)
-    return LostGroup(
-        before=before,
-        after=after,
-        grouping=largest.grouping,
-        values=largest.values,
-        same_as=(same.grouping, same.values) if same is not None else None,
-    )
-
-
-def _has_same_rows(first: LostGroup, second: LostGroup) -> bool:
-    return (first.count, first.left) == (second.count, second.left)
+    others = (each for each in found if each is not largest)
+    same = next((each for each in others if (each.count, each.left) == (largest.count, largest.left)), None)
+    return largest if same is None else replace(largest, same_as=(same.grouping, same.values))
 
 
 def _candidates(before: StepRows, after: StepRows, quantile: float) -> Iterator[LostGroup]:

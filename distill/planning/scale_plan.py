@@ -7,7 +7,7 @@ no price is not known. Requests are those of teacher/store_run.py and filters/st
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -166,17 +166,15 @@ def measured_load(recipe: Recipe, run: Path) -> SampleLoad | None:
     basis = f"the {count:,} samples of {run}"
     if unasked:
         basis += f"; of {', '.join(unasked)}, which it did not ask, by the maximum that the recipe allows"
+    load = SampleLoad(teachers=teachers, sample_bytes=size, images=images, basis=basis)
     if filtered is None:
-        return SampleLoad(teachers=teachers, sample_bytes=size, images=images, basis=basis)
-    return SampleLoad(
-        teachers=teachers,
-        sample_bytes=size,
+        return load
+    return replace(
+        load,
         signal_bytes=_folder_bytes(folder / SIGNALS) / count,
         filter_bytes=_folder_bytes(folder) / count,
         # Where signals were reused, its seconds are those of the other signals.
         filter_s=None if filtered.counts.get("reused") else filtered.seconds / count,
-        images=images,
-        basis=basis,
     )
 
 
