@@ -9,32 +9,15 @@ from distill.grounding.arithmetic.canonical_text import MARK, Number, place_of
 from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.expressions import stands_for
 from distill.grounding.arithmetic.quick_patterns import compile_quick
+from distill.word_tables import read_table
 
 UNITS: Final[dict[str, tuple[str, float]]] = {
-    **dict.fromkeys(("mm", "millimetres", "millimeters"), ("length", 0.001)),
-    **dict.fromkeys(("cm", "centimetres", "centimeters"), ("length", 0.01)),
-    **dict.fromkeys(("m", "metres", "meters", "metre", "meter"), ("length", 1.0)),
-    **dict.fromkeys(("km", "kilometres", "kilometers"), ("length", 1000.0)),
-    **dict.fromkeys(("inch", "inches"), ("feet", 1.0)),
-    **dict.fromkeys(("foot", "feet", "ft"), ("feet", 12.0)),
-    **dict.fromkeys(("yard", "yards"), ("feet", 36.0)),
-    **dict.fromkeys(("s", "sec", "second", "seconds"), ("time", 1.0)),
-    **dict.fromkeys(("min", "minute", "minutes"), ("time", 60.0)),
-    **dict.fromkeys(("h", "hour", "hours"), ("time", 3600.0)),
-    **dict.fromkeys(("day", "days"), ("time", 86400.0)),
-    **dict.fromkeys(("week", "weeks", "week(s)"), ("time", 604800.0)),
-    **dict.fromkeys(("mg", "milligrams"), ("mass", 0.001)),
-    **dict.fromkeys(("g", "gram", "grams"), ("mass", 1.0)),
-    **dict.fromkeys(("kg", "kilogram", "kilograms"), ("mass", 1000.0)),
-    **dict.fromkeys(("t", "tonne", "tonnes"), ("mass", 1e6)),
-    **dict.fromkeys(("ml", "millilitres", "milliliters"), ("volume", 0.001)),
-    **dict.fromkeys(("cl", "centilitres"), ("volume", 0.01)),
-    **dict.fromkeys(("l", "litre", "liter", "litres", "liters"), ("volume", 1.0)),
-    **dict.fromkeys(("km/h", "kph"), ("speed", 1 / 3.6)),
-    "m/s": ("speed", 1.0),
-    **dict.fromkeys(("cent", "cents"), ("money", 0.01)),
-    **dict.fromkeys(("dollar", "dollars", "euro", "euros"), ("money", 1.0)),
+    name: (kind, float(size))
+    for kind, units in read_table(__file__).items()
+    for *names, size in map(str.split, units.strip().splitlines())
+    for name in names
 }
+"""The kind and the size of a unit by each of its names."""
 UNIT: Final = "|".join(sorted(map(re.escape, UNITS), key=len, reverse=True))
 _CENTS: Final = {"quarters": 25, "dimes": 10, "nickels": 5, "pennies": 1}
 UNIT_WORDS: Final = frozenset(word for unit in (*UNITS, *_CENTS, "dozen") for word in re.findall(r"[a-z]+", unit)[:1])
