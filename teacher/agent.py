@@ -16,7 +16,7 @@ from distill.errors import CircuitOpen, DistillError, TeacherError
 from distill.machine import event_loop
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Sample
-from teacher.engines.connect import connect
+from teacher.engines.connect import connect, task_group
 from teacher.generation import Generation, TeacherJob, Writer
 from teacher.messages.completion import Completion, EngineInfo
 from teacher.messages.request import Request
@@ -87,7 +87,6 @@ class Agent:
         # Each batch of an API takes about one plan, and hours.
         self._most_held = max(HELD, *(1 + each.batch.at_once for each in teachers if each.capabilities.direct), 0)
         self._drawing = False
-        self._group = asyncio.TaskGroup()
         self.ended = source.ended
         self.served = False
         """Whether an engine has been there."""
@@ -103,15 +102,12 @@ class Agent:
 
     async def _run(self) -> None:
         serving: list[Teacher] = []
-        try:
-            async with self._group as group:
-                charging = group.create_task(self._charge(serving))
-                self.draw()
-                for task in [group.create_task(self._ask(teacher, serving)) for teacher in self._teachers]:
-                    await task
-                charging.cancel()
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+        async with task_group() as self._group:
+            charging = self._group.create_task(self._charge(serving))
+            self.draw()
+            for task in [self._group.create_task(self._ask(teacher, serving)) for teacher in self._teachers]:
+                await task
+            charging.cancel()
 
     async def _ask(self, teacher: Teacher, serving: list[Teacher]) -> None:
         feed = self._feeds[teacher.name]

@@ -18,10 +18,8 @@ from typing import Any, TypeVar
 
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from distill.artifacts.damaged_lines import recovered
-from distill.artifacts.integrity import digested_path
 from distill.artifacts.journal import Journal
 from distill.artifacts.json_lines import requiring
 from distill.artifacts.manifest import fingerprint
@@ -41,7 +39,6 @@ VERSION = "3"
 
 
 _SCHEMA = pa.schema([pa.field("sample_id", pa.string()), *QUESTION])
-_ROW_GROUP = 8192
 _UNREAD = "unread"
 _BROUGHT = 1 << 16
 """Samples whose pictures are asked for at once."""
@@ -146,8 +143,7 @@ def write(
     groups, failed = _groups(source, readable, memory)
     metadata = {run_signal_tables.FINGERPRINT: made_from, _UNREAD: str(failed + len(image_digests) - len(readable))}
     table = pa.Table.from_pylist(list(_rows(question_keys, groups)), schema=_SCHEMA.with_metadata(metadata))
-    with digested_path(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd", row_group_size=_ROW_GROUP)
+    run_signal_tables.write_table(path, table)
     return path
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from distill.artifacts.integrity import digest_note, digested_path, is_whole, note_digest
+from distill.artifacts.integrity import digest_note, note_digest
 from distill.artifacts.layout import part_path
 from distill.artifacts.manifest import fingerprint
 from distill.machine.memory import seldom_collected
@@ -29,6 +29,7 @@ from filters.signals.registry import errors_text
 from filters.signals.schema import FACTS
 from filters.tables.journal_pieces import content
 from filters.tables.picture_texts import OnRead, read_pictures
+from filters.tables.run_signal_tables import raw_metadata, write_table
 from filters.tables.trace_index import PlannedTraces, read_partition, read_traces
 from filters.tables.workers import SERIAL, Workers
 from filters.text.minhash import Scheme, remember_forms, sign
@@ -38,7 +39,6 @@ from filters.text.words import comparable_text
 _FINGERPRINT, _MADE_BY, _EXTRACTORS = b"signals_fingerprint", b"made_by", b"extractors"
 _TO_TRY_AGAIN = b"to_try_again"
 """There where a value is missing that another try may give: the samples."""
-_ROW_GROUP = 8192
 
 _TEXTS: list[tuple[str, pa.DataType]] = [
     ("content", pa.binary(16)),
@@ -185,10 +185,7 @@ def _write_file(
     }
     if again := len(_samples_to_try_again(table)):
         metadata[_TO_TRY_AGAIN] = str(again).encode()
-    with digested_path(path) as temporary:
-        pq.write_table(
-            table.replace_schema_metadata(metadata), temporary, compression="zstd", row_group_size=_ROW_GROUP
-        )
+    write_table(path, table.replace_schema_metadata(metadata))
 
 
 def _samples_to_try_again(table: pa.Table) -> set[str]:
@@ -241,7 +238,7 @@ def _add_signatures(rows: list[dict[str, Any]], texts: Mapping[str, str], scheme
 def _read_earlier(task: PartitionTask, contents: Mapping[str, bytes]) -> EarlierRows:
     """Read the valid part of the file of an earlier run."""
     schema = file_columns(task.extractors)
-    metadata_of_file = _metadata(task.path) or {}
+    metadata_of_file = raw_metadata(task.path)
     required_columns = {*FACTS.names, "signal_errors", "content"}
     if not {_EXTRACTORS, _MADE_BY} <= metadata_of_file.keys() or not required_columns <= set(
         pq.read_schema(task.path).names
@@ -338,7 +335,7 @@ def _fingerprint(identity: Mapping[str, Any], columns: list[str], scheme: Scheme
 
 def _is_current(task: PartitionTask) -> bool:
     """Whether the file holds what would be measured; columns of other families may be there or not."""
-    metadata_of_file = _metadata(task.path) or {}
+    metadata_of_file = raw_metadata(task.path)
     if _FINGERPRINT not in metadata_of_file or _TO_TRY_AGAIN in metadata_of_file:
         return False
     columns = pq.read_schema(task.path).names
@@ -350,11 +347,3 @@ def _is_current(task: PartitionTask) -> bool:
 
 def _content_digest(sample: Sample, traces: list[Trace]) -> bytes:
     return ((content(sample) + sum(map(content, traces))) % (1 << 128)).to_bytes(16)
-
-
-def _metadata(path: Path) -> dict[bytes, bytes] | None:
-    """The metadata of a file; None when it is missing or damaged."""
-    try:
-        return dict(pq.read_schema(path).metadata or {}) if is_whole(path) else None
-    except (OSError, pa.ArrowException):
-        return None

@@ -56,17 +56,27 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]], columns: pa.Schema, met
     table = pa.Table.from_pylist(
         sorted(rows, key=lambda row: row["id"]), schema=schema(columns).with_metadata(dict(metadata))
     )
+    write_table(path, table)
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a table atomically, with a note of its digest."""
     with digested_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", row_group_size=_ROW_GROUP)
 
 
 def metadata(path: Path) -> dict[str, str]:
     """The metadata of a file; empty when it is missing or damaged."""
+    entries = raw_metadata(path)
+    return {key.decode(): value.decode() for key, value in entries.items() if not key.startswith(b"ARROW:")}
+
+
+def raw_metadata(path: Path) -> dict[bytes, bytes]:
+    """`metadata` as the file has it."""
     try:
-        entries = (pq.read_schema(path).metadata or {}) if is_whole(path) else {}
+        return dict(pq.read_schema(path).metadata or {}) if is_whole(path) else {}
     except (OSError, pa.ArrowException):
         return {}
-    return {key.decode(): value.decode() for key, value in entries.items() if not key.startswith(b"ARROW:")}
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
