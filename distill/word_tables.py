@@ -1,6 +1,8 @@
-"""Tables of words and units: each is a TOML file beside the module that reads it, and has its name."""
+"""Tables of words, units and phrases: each is a TOML file beside the module that reads it, and has its name."""
 
+import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,3 +15,10 @@ def read_table(module_file: str) -> dict[str, Any]:
 def word_set(listed: str) -> frozenset[str]:
     """The words of a text that lists them."""
     return frozenset(listed.split())
+
+
+def compile_listed(pattern: str, parts: Mapping[str, str] | None = None) -> re.Pattern[str]:
+    """A pattern of a table. A name in braces stands for one of the `parts`; line breaks are no part of a pattern."""
+    for name, part in (parts or {}).items():
+        pattern = pattern.replace(f"{{{name}}}", part)
+    return re.compile(pattern.replace("\n", ""))
