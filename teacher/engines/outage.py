@@ -37,9 +37,12 @@ _REFUSED_BACKOFF_S = 0.1
 MAX_WAIT_S = 60.0
 _FAILING_ROWS = 3
 """Number of different failing rows without a pass after which the dependency counts as down."""
-_UNPROVEN_REFUSAL_S = 30.0
-"""If no request has ever passed, the run waits at most so long at a refusal of a request's content: waiting does not
-cure it."""
+_UNPROVEN_S = 30.0
+"""If no request has ever passed, the run waits at most so long at a refusal of a request's content, and at answers
+that cannot be used: waiting does not cure it."""
+_TRY_PAUSE_S = (0.5, 15.0)
+"""While a dependency is down for all rows, one row at a time tries whether it is up again: so often at first, and
+later. Each try may cost money, and refused ones count against the limits of an API."""
 
 Say = Callable[[str], None]
 
@@ -60,9 +63,11 @@ class Failure(Exception):
         tries: int = 2,
         wait_s: float | None = None,
         remedy: str = "",
+        paid: bool = False,
     ) -> None:
         """`kind`: failures of one kind are alike. `tries`: failures that prove a row to be the cause, at least.
-        `wait_s`: the server asks to wait so long. `remedy`: what to change in the recipe, where that is the cause."""
+        `wait_s`: the server asks to wait so long. `remedy`: what to change in the recipe, where that is the cause.
+        `paid`: the server has written an answer, which cannot be used."""
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
@@ -70,6 +75,7 @@ class Failure(Exception):
         self.tries = tries
         self.wait_s = wait_s
         self.remedy = remedy
+        self.paid = paid
 
     @property
     def refused(self) -> bool:
@@ -98,6 +104,7 @@ class Dependency:
         self._failing_rows: set[str] = set()
         """Rows and controls that failed since the last pass."""
         self._first_tries: OrderedDict[str, str] = OrderedDict()
+        self._next_try = 0.0
         self._reported = False
         self._failures: Counter[str] = Counter()
 
@@ -137,6 +144,14 @@ class Dependency:
         """Whether it fails for all rows, as far as is known."""
         return len(self._failing_rows) >= _FAILING_ROWS
 
+    def may_try(self, patience_s: float) -> bool:
+        """Whether a row may try again now."""
+        now = self._clock()
+        if self.is_down and now < self._next_try:
+            return False
+        self._next_try = now + min(self.pause_s(*_TRY_PAUSE_S), max(_TRY_PAUSE_S[0], patience_s / 4))
+        return True
+
     def pause_s(self, first_s: float, longest_s: float) -> float:
         """Seconds until the next look at something that fails: the longer it has failed, the more."""
         return min(max(first_s, self.failing_s / 4), longest_s)
@@ -171,8 +186,8 @@ class Dependency:
             return
         if not (self.is_down or idle or len(self._failing_rows) > 1):
             return
-        if self._last_failure.of_the_request and not self.passes:
-            patience_s = min(patience_s, _UNPROVEN_REFUSAL_S)
+        if (self._last_failure.of_the_request or self._last_failure.paid) and not self.passes:
+            patience_s = min(patience_s, _UNPROVEN_S)
         waited_s = self._last_failed - self._failing_since
         if waited_s >= patience_s:
             raise CircuitOpen(

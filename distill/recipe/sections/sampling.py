@@ -37,7 +37,7 @@ _FIXED: Mapping[str, str] = {
     "messages": "prompt and system",
     "model": "model and served_model",
     "max_completion_tokens": "sampling.max_tokens and max_completion_tokens = true",
-    "n": "samples",
+    "n": "choices",
     "stream": "the run",
     "stream_options": "the run",
 }

@@ -300,6 +300,11 @@ class Teacher(Section):
             raise ValueError(f"backend {self.backend!r} asks for one trace at a time and takes no choices")
         if wrong := self.samples_problem("samples", self.samples):
             raise ValueError(wrong)
+        if any("?" in url or "#" in url for url in self.urls):
+            raise ValueError(
+                "base_url has a query (?...), and no request can be sent there; leave it out. Azure needs none at "
+                "https://RESOURCE.openai.azure.com/openai/v1"
+            )
         if backend.base_url == "required" and not self.base_url:
             raise ValueError(f"backend {self.backend!r} needs base_url")
         if backend.base_url == "refused" and self.base_url:

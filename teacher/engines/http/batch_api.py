@@ -16,7 +16,7 @@ import orjson
 from distill import redact
 from distill.recipe.sections.teachers import Teacher
 from teacher.engines.http.chat_protocol import excerpt, parse_json
-from teacher.engines.http.exchange import CONNECTION, MAX_ANSWER_BYTES, request_failure, retry_after_s
+from teacher.engines.http.exchange import CONNECTION, MAX_ANSWER_BYTES, request_failure
 from teacher.engines.http.server_info import proxy_of
 from teacher.engines.outage import Failure
 
@@ -64,10 +64,17 @@ class BatchApi:
 
     async def upload(self, path: Path) -> str:
         """The id of a file of requests."""
-        with path.open("rb") as file:
-            form = aiohttp.FormData({"purpose": "batch"})
-            form.add_field("file", file, filename=path.name, content_type="application/jsonl")
-            return str((await self._call("POST", "files", total_s=_TRANSFER_S, data=form))["id"])
+        try:
+            with path.open("rb") as file:
+                form = aiohttp.FormData({"purpose": "batch"})
+                form.add_field("file", file, filename=path.name, content_type="application/jsonl")
+                return str((await self._call("POST", "files", total_s=_TRANSFER_S, data=form))["id"])
+        except Failure as failure:
+            if failure.kind != "HTTP 413":
+                raise
+            where, megabytes = f"teachers.{self._teacher.name}.batch.max_mb", path.stat().st_size / 1e6
+            remedy = f"the file has {megabytes:.1f} MB; lower {where}"
+            raise Failure(failure.reason, f"{failure.detail}; {remedy}", kind=failure.kind, remedy=remedy) from None
 
     async def create(self, name: str, file: str) -> str:
         """The id of a new batch of an uploaded file. Where the server knows the header, asking twice makes one."""
@@ -132,8 +139,8 @@ class BatchApi:
                 method, url, proxy=proxy_of(url), timeout=timeout, allow_redirects=False, **options
             ) as response:
                 if not response.ok or response.status >= 300:
-                    wait_s = retry_after_s(response.headers.get("retry-after"))
-                    raise request_failure(self._teacher, response.status, await _read(response), wait_s)
+                    headers = {name.lower(): value for name, value in response.headers.items()}
+                    raise request_failure(self._teacher, response.status, await _read(response), headers)
                 yield response
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:  # a full disk is no fault of the server
             raise Failure(CONNECTION, f"{path}: {str(error) or type(error).__name__}") from None

@@ -32,7 +32,8 @@ from teacher.engines.http.batch_records import FolderRecords, SubmittedBatch
 from teacher.engines.http.chat_protocol import completion_from_body, parse_json, request_headers
 from teacher.engines.http.exchange import request_failure
 from teacher.engines.http.http_engine import HttpEngine
-from teacher.engines.http.server_info import other_model
+from teacher.engines.http.server_info import OTHER_MODEL, other_model
+from teacher.engines.http.streaming import BYTE_ORDER_MARK
 from teacher.engines.image_folders import UnreadableError
 from teacher.engines.outage import Dependency, Failure
 from teacher.messages.completion import Completion
@@ -148,7 +149,7 @@ class BatchEngine(HttpEngine):
             if name in open_requests:
                 row = open_requests[name].sample.id
                 self._rows.failed(row, failure)
-                if failure.remedy and not self._rows.passes:
+                if (failure.remedy or failure.reason == OTHER_MODEL) and not self._rows.passes:
                     raise TeacherError(f"{self._rows.name}: {failure}")
                 failed[name] += bool(answers.completions)
                 if failed[name] >= self._rows.tries_needed(row, failure):
@@ -164,7 +165,8 @@ class BatchEngine(HttpEngine):
         """Wait before rows are asked again of which none has passed. Raises CircuitOpen when that lasts too long."""
         if not self._under_way:  # a batch may fail because others are enqueued
             self._rows.wait(self._settings.patience_s, self._settings.say, idle=True)
-        await asyncio.sleep(self._rows.pause_s(min(_RETRY_S[0], self._limits.poll_s), self._limits.poll_s))
+        # Each try uploads all images again, so tries become rare where the last ones have changed nothing.
+        await asyncio.sleep(self._rows.pause_s(min(_RETRY_S[0], self._limits.poll_s), self._settings.patience_s))
 
     async def _submit(
         self, requests: Sequence[Request], seen: int, failed: Counter[str]
@@ -342,7 +344,7 @@ class BatchEngine(HttpEngine):
         """The answers in a batch's files; the first of each request counts, and a line that is none is no answer."""
         teacher = self._settings.teacher
         for line in lines:
-            found = parse_json(line)
+            found = parse_json(line.removeprefix(BYTE_ORDER_MARK))
             if not isinstance(found, dict) or not isinstance(found.get("custom_id"), str):
                 continue
             name, response, error = found["custom_id"], found.get("response"), found.get("error")
@@ -357,12 +359,13 @@ class BatchEngine(HttpEngine):
                 if response.get("status_code") != 200:
                     status = response.get("status_code")
                     payload = orjson.dumps(body)
-                    raise request_failure(teacher, status if isinstance(status, int) else 500, payload)
+                    raise request_failure(teacher, status if isinstance(status, int) else 500, payload, {})
                 completion = completion_from_body(body, line[:2000], latency_s, logprobs=bool(teacher.logprobs))
                 if problem := other_model(teacher, self._client.info.model, completion.model):
-                    raise Failure("other_model", problem)
+                    raise Failure(OTHER_MODEL, problem)
             except Failure as failure:
                 failure.tries = _TRIES
+                failure.paid = isinstance(response, dict) and response.get("status_code") == 200
                 answers.failures[name] = failure
             else:
                 answers.completions[name] = completion

@@ -23,10 +23,14 @@ _VLLM_ONLY: Mapping[str, float] = {"top_k": 0, "min_p": 0.0, "repetition_penalty
 _REPETITION: Mapping[str, int] = {"max_pattern_size": 16, "min_pattern_size": 1, "min_count": 32}
 """A piece of up to 16 tokens 32 times in a row is a loop; tables and runs of digits have fewer. vLLM looks for every
 size of pattern after every token, so longer ones would cost more than the few loops they find earlier."""
-_FAILED_FINISHES = frozenset({"abort", "error", "insufficient_system_resource"})
-"""How servers say that they gave an answer up: vLLM, OpenRouter, DeepSeek."""
-_CUT_FINISHES = frozenset({"length", "max_tokens", "model_length"})
-"""How servers say that an answer was cut at a number of tokens: OpenAI's word, Cohere's, Mistral's."""
+_FILTERED = re.compile(r"filter|safety|prohibited|blocklist|recitation|spii|sensitive|refus", re.IGNORECASE)
+"""Parts of the words by which servers say that they withhold an answer: OpenAI, Google, Z.ai, Anthropic."""
+_GIVEN_UP = re.compile(r"error|abort|cancel|insufficient|timeout|overload|rate_limit", re.IGNORECASE)
+"""That they gave an answer up: vLLM, OpenRouter, Z.ai, DeepSeek."""
+_CUT = re.compile(r"length|max_|limit|window", re.IGNORECASE)
+"""That an answer was cut at a number of tokens: OpenAI, Google, Mistral, Z.ai."""
+REASONING_KEYS = ("reasoning", "reasoning_content", "reasoning_details")
+"""Where a message has its reasoning. A server that writes one text under several names means it once."""
 _TOKEN_ID = "token_id:"
 MAX_TOKENS = (1 << 31) - 1
 """More tokens than any answer has; a count beyond it is an error of the server."""
@@ -40,6 +44,9 @@ _UNSUPPORTED = re.compile(
     re.IGNORECASE,
 )
 """How servers say that they do not take a parameter, or not this value of it."""
+_SYSTEM_ROLE = re.compile(
+    r"\brole\b.{0,80}\bsystem\b|\bsystem (?:role|message|prompt|instruction)|developer instruction", re.IGNORECASE
+)
 _WORD_CHARACTERS = 200
 _MAX_NOTES = 8
 _MAX_LOGPROBS = 64
@@ -107,19 +114,23 @@ def refused_parameter(teacher: Teacher, payload: bytes) -> str:
     body = parse_json(payload[: 1 << 16])
     error = body.get("error") if isinstance(body, dict) else None
     named = error.get("param") if isinstance(error, dict) else None
+    where = f"teachers.{teacher.name}"
+    if teacher.choices > 1 and (named == "n" or re.search(r"['`\"]n\\?['`\"]", said)):
+        return f"set {where}.choices = 1"
     if not _UNSUPPORTED.search(said):
         return ""
+    if teacher.system and _SYSTEM_ROLE.search(said):
+        return f"take {where}.system out, and put its text into {where}.prompt"
     names = [str(named), *re.findall(r"\w+", said)]
     name = next((each for each in names if each in PARAMETERS or each in teacher.extra_body), "")
-    where = f"teachers.{teacher.name}"
     if name in teacher.extra_body:
         return f"correct {where}.extra_body.{name}, or take it out"
     if name == "max_tokens" and "max_completion_tokens" in said:
         return f"set {where}.max_completion_tokens = true"
     if not name:
         return ""
-    omitted = orjson.dumps([*teacher.omit, name]).decode()
-    return f"change {where}.{PARAMETERS[name]}, or leave the parameter out: {where}.omit = {omitted}"
+    leave_out = f"leave the parameter out: {where}.omit = {orjson.dumps([*teacher.omit, name]).decode()}"
+    return leave_out if name == "seed" else f"change {where}.{PARAMETERS[name]}, or {leave_out}"
 
 
 def sampling_body(teacher: Teacher, sampling: Sampling) -> dict[str, Any]:
@@ -227,9 +238,12 @@ def completion_from_body(body: Any, payload: bytes, latency_s: float, *, logprob
     """
     try:
         choice = body["choices"][0]
-        message = choice["message"]
+        message = choice.get("message")
+        if message is None and _FILTERED.search(str(choice["finish_reason"])):
+            message = {}  # Google withholds the message, too
         content, thoughts = message_text(message.get("content"))
-        reasoning = "".join(message_text(message.get("reasoning") or message.get("reasoning_content"))) + thoughts
+        said = next((message[key] for key in REASONING_KEYS if message.get(key)), None)
+        reasoning = "".join(message_text(said)) + thoughts
         refusal, _ = message_text(message.get("refusal"))
         entries = (choice.get("logprobs") or {}).get("content") if logprobs else None
         token_ids, token_logprobs = _logprobs(entries) if entries else (None, None)
@@ -239,17 +253,18 @@ def completion_from_body(body: Any, payload: bytes, latency_s: float, *, logprob
     finish_reason, stop_reason = _finish(reader, choice)
     usage = reader.table("usage", body.get("usage"))
     details = reader.table("usage.completion_tokens_details", usage.get("completion_tokens_details"))
+    prompt_tokens, generated, unwritten = _counts(reader, usage)
     of_prompt = reader.table("usage.prompt_tokens_details", usage.get("prompt_tokens_details"))
     media = reader.table("usage.prompt_tokens_details.multimodal_tokens", of_prompt.get("multimodal_tokens"))
     return Completion(
         text=enclose(reasoning, content or refusal),
         finish_reason="content_filter" if refusal and not content else finish_reason,
         stop_reason=stop_reason,
-        prompt_tokens=reader.count("usage.prompt_tokens", usage.get("prompt_tokens")) or 0,
+        prompt_tokens=prompt_tokens,
         image_tokens=reader.count("multimodal_tokens.image", media.get("image")) or 0,
         cached_tokens=reader.count("prompt_tokens_details.cached_tokens", of_prompt.get("cached_tokens")),
-        completion_tokens=reader.count("usage.completion_tokens", usage.get("completion_tokens")) or 0,
-        reasoning_tokens=reader.count("reasoning_tokens", details.get("reasoning_tokens")) or None,
+        completion_tokens=generated,
+        reasoning_tokens=reader.count("reasoning_tokens", details.get("reasoning_tokens")) or unwritten or None,
         token_ids=token_ids,
         token_logprobs=token_logprobs,
         model=reader.word("model", body.get("model")),
@@ -262,11 +277,27 @@ def _finish(reader: ResponseReader, choice: Mapping[str, Any]) -> tuple[str, str
     """How an answer ended, and what the server says beyond that. Raises Failure for one that it gave up."""
     said = reader.word("finish_reason", choice.get("finish_reason"))
     stop_reason = reader.word("stop_reason", choice.get("stop_reason"))
-    if said.lower() in _FAILED_FINISHES:
+    if error := choice.get("error"):
+        raise Failure("server_error", f"an error in the place of the answer: {excerpt(orjson.dumps(error))}")
+    if said in ("stop", ""):
+        return "stop", stop_reason
+    if _FILTERED.search(said):
+        return "content_filter", stop_reason or ("" if said == "content_filter" else said)
+    if _GIVEN_UP.search(said):
         raise Failure("server_error", f"finish_reason {said}")
-    if said.lower() in _CUT_FINISHES:
+    if _CUT.search(said):
         return "length", stop_reason or ("" if said == "length" else said)
-    return said or "stop", stop_reason
+    return said, stop_reason
+
+
+def _counts(reader: ResponseReader, usage: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Tokens of the prompt, generated ones, and those of thoughts that Google and xAI count only in the total."""
+    prompt, written, total = (
+        reader.count(f"usage.{name}", usage.get(name)) or 0
+        for name in ("prompt_tokens", "completion_tokens", "total_tokens")
+    )
+    unwritten = max(0, total - prompt - written) if prompt else 0
+    return prompt, written + unwritten, unwritten
 
 
 def _logprobs(content: list[dict[str, Any]]) -> "tuple[np.ndarray, np.ndarray]":
@@ -305,7 +336,9 @@ def message_text(value: Any) -> tuple[str, str]:
     if not isinstance(value, list):
         raise TypeError(f"a text is needed, not {type(value).__name__}")
     parts = [
-        ("", "".join(message_text(part["thinking"]))) if "thinking" in part else message_text(part.get("text"))
+        ("", "".join(message_text(part["thinking"])))
+        if "thinking" in part
+        else message_text(part.get("text") or part.get("summary"))
         for part in value
     ]
     return "".join(text for text, _ in parts), "".join(thoughts for _, thoughts in parts)

@@ -7,12 +7,12 @@ caused a failure.
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 
 import orjson
 
 from distill import live_text
 from distill.recipe.sections.teachers import Teacher
+from teacher.engines.asked_waits import asked_wait_s
 from teacher.engines.http.chat_protocol import excerpt, parse_json, refused_parameter
 from teacher.engines.http.choices import completions_from_body
 from teacher.engines.http.connections import CONNECTION_ERRORS, ConnectionPool
@@ -31,10 +31,12 @@ MAX_ANSWER_BYTES = 64 << 20
 CONNECTION, TIMEOUT = "connection", "timeout"
 CONTROL_AFTER_S = 1.0
 """After so long without a pass of another row, a request that is known to pass is sent again as a control."""
-_BUSY_STATUSES = frozenset({429, 503})
-_TEMPORARY_STATUSES = frozenset({408, 409, 425, 429})
-_ACCESS_STATUSES = frozenset({401, 402, 403, 404, 407})
-"""What these refuse is mostly a key, an account or an address; other refusals are about what the request says."""
+_BUSY_STATUSES = frozenset({429, 498, 503, 529})
+"""The last two are no standard: Groq without capacity, Anthropic overloaded."""
+_CONTENT_STATUSES = frozenset({400, 413, 414, 415, 422, 431, 451})
+"""These refuse what the request says."""
+_ACCESS_STATUSES = frozenset({401, 402, 403, 404, 405, 407, 410})
+"""What these refuse is mostly a key, an account or an address. All other failures are the server's, and may pass."""
 _STREAMED = orjson.dumps(STREAM_SETTINGS)[1:]
 
 
@@ -105,7 +107,7 @@ class Exchange:
         if moved := moved_to(response):
             raise Failure("server_error", f"the address has moved{moved}", kind=f"HTTP {status}", tries=self._tries)
         if status != 200:
-            raise request_failure(self._teacher, status, payload, retry_after_s(headers.get("retry-after")))
+            raise request_failure(self._teacher, status, payload, headers)
         latency_s, logprobs = time.monotonic() - started, bool(self._teacher.logprobs)
         try:
             in_pieces = comes_in_pieces(headers.get("content-type", ""), payload)
@@ -115,6 +117,7 @@ class Exchange:
             return completions_from_body(answer, payload[:2000], latency_s, logprobs=logprobs)
         except Failure as failure:
             failure.tries = self._tries
+            failure.paid = b'"choices"' in payload
             raise
 
     def _post(self, replica: Replica, body: Body, *, streamed: bool) -> Awaitable[HttpResponse]:
@@ -157,29 +160,16 @@ class Exchange:
         )
 
 
-def request_failure(teacher: Teacher, status: int, payload: bytes, wait_s: float | None = None) -> Failure:
-    """What a status other than 200 says of a request."""
+def request_failure(teacher: Teacher, status: int, payload: bytes, headers: Mapping[str, str]) -> Failure:
+    """What a status other than 200 says of a request. Names of headers are in lower case."""
     kind, detail, tries = f"HTTP {status}", f"HTTP {status}: {excerpt(payload)}", max(2, teacher.max_retries + 1)
-    # What is below 400 refuses nothing: a log-in page or a proxy answers in place of the server.
-    if not 400 <= status < 500 or status in _TEMPORARY_STATUSES:
-        if status == 429:  # a limit on all requests hits any row
-            return Failure("rate_limited", detail, kind=kind, tries=max(MAX_TRIES, tries), wait_s=wait_s)
-        return Failure("server_error", detail, kind=kind, tries=tries, wait_s=wait_s)
+    wait_s = asked_wait_s(status, headers, payload)
+    if status in _CONTENT_STATUSES:
+        remedy = refused_parameter(teacher, payload)
+        return Failure(REFUSED, f"{detail}; {remedy}" if remedy else detail, kind=kind, wait_s=wait_s, remedy=remedy)
     if status in _ACCESS_STATUSES:
         return Failure(REFUSED, detail, kind=kind, tries=max(3, tries), wait_s=wait_s)
-    remedy = refused_parameter(teacher, payload)
-    return Failure(REFUSED, f"{detail}; {remedy}" if remedy else detail, kind=kind, wait_s=wait_s, remedy=remedy)
-
-
-def retry_after_s(value: str | None) -> float | None:
-    """Seconds that a Retry-After header asks for: a number, or a date."""
-    if not value:
-        return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, TypeError, OverflowError):
-        return None
+    if status == 429:  # a limit on all requests hits any row
+        return Failure("rate_limited", detail, kind=kind, tries=max(MAX_TRIES, tries), wait_s=wait_s)
+    # What is below 400 refuses nothing: a log-in page or a proxy answers in place of the server.
+    return Failure("server_error", detail, kind=kind, tries=tries, wait_s=wait_s)

@@ -24,7 +24,7 @@ from teacher.engines.http.concurrency import FoundLimit, new_limit
 from teacher.engines.http.exchange import CONNECTION, CONTROL_AFTER_S, TIMEOUT, Control, Exchange
 from teacher.engines.http.replicas import Replica, available, choose_other, take_slot
 from teacher.engines.http.request_bodies import Body, RequestBodies
-from teacher.engines.http.server_info import follow_queue, other_model, require_same_name, server_info
+from teacher.engines.http.server_info import OTHER_MODEL, follow_queue, other_model, require_same_name, server_info
 from teacher.engines.image_folders import Folders, UnreadableError
 from teacher.engines.image_parts import ImageParts
 from teacher.engines.outage import MAX_WAIT_S, Dependency, Failure, RowFailures, log
@@ -285,7 +285,7 @@ class ChatClient:
         if problem := other_model(self.teacher, self.info.model, finished.model):
             if not self._servers.passes:
                 raise TeacherError(f"{self._servers.name}: {problem}")
-            raise Failure("other_model", problem, tries=self.teacher.max_retries + 1)
+            raise Failure(OTHER_MODEL, problem, tries=self.teacher.max_retries + 1, paid=True)
 
     async def blames_image(self, failure: UnreadableError) -> bool:
         """Whether an image that cannot be read is at fault; if its folder is, waits for it. Raises CircuitOpen."""
@@ -318,7 +318,7 @@ class ChatClient:
                     waits = (
                         self.in_flight and row_failures.no_other_passed and row_failures.has_enough(servers, failure)
                     )
-                    if not waits:
+                    if not waits and servers.may_try(self._settings.patience_s):
                         return False
                 await asyncio.sleep(_POLL_S if now >= until else min(_POLL_S, until - now))
         finally:

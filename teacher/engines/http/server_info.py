@@ -23,6 +23,8 @@ from teacher.engines.outage import Failure
 from teacher.messages.completion import EngineInfo
 from teacher.messages.request import Model
 
+OTHER_MODEL = "other_model"
+"""The reason of a failure: another model has answered."""
 LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0"})
 CHECK_TIMEOUT_S = 15.0
 _POLL_S = (0.25, 2.0)
@@ -123,7 +125,8 @@ async def server_info(
         problem = f"no answer from {url} ({str(error) or type(error).__name__})"
         raise Failure("connection", f"{where}: {problem}; {start}or correct base_url") from None
     status, payload = page.status, page.body
-    if status in (401, 403, 407):
+    # 403: a key that may ask and may not list models (OpenAI's restricted keys); the first request tells.
+    if status in (401, 407):
         raise Failure(
             "refused_key",
             f"{where}: {url} refuses the key (HTTP {status}: {excerpt(payload)}); "
@@ -179,8 +182,13 @@ def find_served_name(teacher: Teacher, model: Model, url: str, cards: list[Any],
     expected = teacher.served_model or model.name
     if not served or expected in served:
         return expected
+    for name in served:
+        if name.lower() == expected.lower():
+            return name
     listing = ", ".join(served)
     if teacher.served_model:
+        if expected != teacher.model and not teacher.capabilities.knows_sampling:
+            return expected  # Azure lists the models that can be deployed, and none of the deployments
         raise TeacherError(
             f"{where}: {url} does not serve {expected!r}; it serves: {listing}; correct the name of the model, or "
             "start the right server"
@@ -191,6 +199,8 @@ def find_served_name(teacher: Teacher, model: Model, url: str, cards: list[Any],
     only = next(iter(served))
     if len(served) == 1 and served[only] in (None, only) and not _is_other_hub_model(teacher, model, only):
         return only
+    if any(same_model(expected, name) for name in served):
+        return expected  # hosted APIs list dated names, and take those without a date, too
     raise TeacherError(
         f"{where}: {url} serves {listing}, not model = {model.name!r}; start the right server, or set served_model "
         "if it is the same model under another name"
@@ -238,6 +248,7 @@ def _same_checkpoint(root: object, model: Model) -> bool:
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _DATED = re.compile(r"[-@:](latest|\d{3,4}|\d{4}-?\d\d-?\d\d)")
 """How hosted APIs name the version of the model that they were asked for."""
+_LATEST = re.compile(r"[-@:]latest\Z")
 
 
 def same_model(asked: str, answered: str) -> bool:
@@ -245,14 +256,17 @@ def same_model(asked: str, answered: str) -> bool:
     if not answered or answered == asked:
         return True
     first, second = asked.lower(), answered.lower()
+    first = _LATEST.sub("", first) if not _LATEST.search(second) else first
     if min(first.count("/"), second.count("/")) == 0 or "/" in (first[0], second[0]):
         first, second = first.rpartition("/")[2], second.rpartition("/")[2]
-    return second == first or bool(second.startswith(first) and _DATED.fullmatch(second, len(first)))
+    if second == first or second == first.partition(":")[0]:  # ":free" and the like say how a name is served
+        return True
+    return bool(second.startswith(first) and _DATED.fullmatch(second, len(first)))
 
 
 def other_model(teacher: Teacher, asked: str, answered: str) -> str:
     """What is wrong with an answer of another model than the one that was asked; empty when nothing is."""
-    if teacher.allow_other_model or same_model(asked, answered):
+    if teacher.allow_other_model or same_model(asked, answered) or same_model(teacher.model, answered):
         return ""
     return (
         f"model {answered!r} has answered instead of {asked!r}; start the right server, correct served_model of "

@@ -8,7 +8,7 @@ answers quickly, only requests that were given up once are streamed.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from teacher.engines.http.chat_protocol import excerpt, message_text, parse_json
+from teacher.engines.http.chat_protocol import REASONING_KEYS, excerpt, message_text, parse_json
 from teacher.engines.outage import Failure
 from teacher.messages.completion import Completion
 
@@ -23,12 +23,12 @@ STREAM_SETTINGS: Mapping[str, Any] = {"stream": True, "stream_options": {"includ
 _CONTENT_TYPE = "text/event-stream"
 _MESSAGE_KEYS: Mapping[str, str] = {
     "content": "content",
-    "reasoning": "reasoning",
-    "reasoning_content": "reasoning",
     "refusal": "refusal",
+    **dict.fromkeys(REASONING_KEYS, "reasoning"),
 }
-"""What the texts of a piece are parts of. A server that writes one text under two names means it once."""
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""What the texts of a piece are parts of."""
+_PREFERRED = {key: REASONING_KEYS[:place] for place, key in enumerate(REASONING_KEYS)}
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Streaming:
@@ -73,7 +73,7 @@ class Streaming:
 
 def comes_in_pieces(content_type: str, payload: bytes) -> bool:
     """Whether an answer is a stream of events: by its first line where its content type is wrong or missing."""
-    start = payload[:100].removeprefix(_BYTE_ORDER_MARK).lstrip()
+    start = payload[:100].removeprefix(BYTE_ORDER_MARK).lstrip()
     return not start.startswith(b"{") and (
         content_type.lower().startswith(_CONTENT_TYPE) or start.startswith((b"data:", b"event:", b"id:", b":"))
     )
@@ -83,8 +83,10 @@ def assemble_body(payload: bytes) -> dict[str, Any]:
     """An answer in pieces, all of which have come, as one body. Raises Failure when one is missing."""
     choices: dict[int, dict[str, Any]] = {}
     body: dict[str, Any] = {}
+    done = False
     for data in _events(payload):
         if data == b"[DONE]":
+            done = True
             break
         event = parse_json(data)
         if not isinstance(event, dict) or event.get("error"):
@@ -103,7 +105,7 @@ def assemble_body(payload: bytes) -> dict[str, Any]:
                 _add(piece, choices[index])
         except (KeyError, TypeError, AttributeError, RecursionError):
             raise Failure("garbled_response", f"not a piece of a chat completion: {excerpt(data)}") from None
-    if not choices or not all(choice.get("finish_reason") for choice in choices.values()):
+    if not choices or not (done or all(choice.get("finish_reason") for choice in choices.values())):
         raise Failure("garbled_response", "the streamed answer is not complete")
     for choice in choices.values():
         choice["message"] = {key: "".join(pieces) for key, pieces in choice["message"].items()}
@@ -117,7 +119,7 @@ def _events(payload: bytes) -> Iterator[bytes]:
     (https://html.spec.whatwg.org/multipage/server-sent-events.html). Servers that leave out the empty line between
     two events are read, too.
     """
-    payload = payload.removeprefix(_BYTE_ORDER_MARK)
+    payload = payload.removeprefix(BYTE_ORDER_MARK)
     if b"\r" not in payload:
         events = payload.split(b"\n\n")
         if not events[-1] and all(event.startswith(b"data:") and b"\n" not in event for event in events[:-1]):
@@ -145,7 +147,7 @@ def _add(piece: Mapping[str, Any], choice: dict[str, Any]) -> None:
     delta, message = piece.get("delta") or {}, choice["message"]
     for key, value in delta.items():
         name = _MESSAGE_KEYS.get(key)
-        if not value or name is None or (key != name and delta.get(name)):
+        if not value or name is None or (key != name and any(map(delta.get, _PREFERRED[key]))):
             continue
         text, thoughts = (value, "") if type(value) is str else message_text(value)
         message[name].append(text)
@@ -153,6 +155,6 @@ def _add(piece: Mapping[str, Any], choice: dict[str, Any]) -> None:
             message["reasoning"].append(thoughts)
     if logprobs := piece.get("logprobs"):
         choice["logprobs"]["content"].extend(logprobs.get("content") or ())
-    for key in ("finish_reason", "stop_reason"):
+    for key in ("finish_reason", "stop_reason", "error"):
         if piece.get(key) is not None:
             choice[key] = piece[key]

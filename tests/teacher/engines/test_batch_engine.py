@@ -127,6 +127,36 @@ def test_lines_that_are_missing_are_asked_again_and_no_others(world: World, serv
     assert server.sizes == [24, 2] and sorted(server.paid.values()) == [1] * 22 + [2] * 2
 
 
+def test_a_mark_at_the_start_of_a_file_costs_no_answer(world: World, server: Any) -> None:
+    server.faults.lines = lambda lines: [b"\xef\xbb\xbf", *lines]
+    assert world.generate().counts["complete"] == 2 * ROWS
+    assert server.sizes == [24]
+
+
+def test_a_batch_that_another_model_has_answered_stops_the_run_and_is_paid_once_if_that_is_allowed(
+    world: World, server: Any
+) -> None:
+    server.faults.lines = lambda lines: [*map(_of_another_model, lines)]
+    for _ in range(2):
+        with pytest.raises(TeacherError, match=r"model 'another' has answered.*allow_other_model = true"):
+            world.generate()
+    world.teachers[0]["allow_other_model"] = True
+    assert world.generate().counts["complete"] == 2 * ROWS
+    assert server.sizes == [24] and set(server.paid.values()) == {1}
+
+
+def _of_another_model(line: bytes) -> bytes:
+    answer = orjson.loads(line)
+    answer["response"]["body"]["model"] = "another"
+    return orjson.dumps(answer) + b"\n"
+
+
+def test_a_file_that_is_too_large_for_the_server_names_the_key(world: World, server: Any) -> None:
+    server.faults.statuses = {"POST /v1/files": [413] * 1000}
+    with pytest.raises(CircuitOpen, match=r"HTTP 413.*MB; lower teachers.stub.batch.max_mb"):
+        world.generate()
+
+
 def test_a_row_that_alone_fails_gets_its_error_and_costs_no_other_row(world: World, server: Any) -> None:
     world.rows[3]["question"] += " fault=400"
     manifest = world.generate()

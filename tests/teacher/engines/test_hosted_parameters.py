@@ -73,7 +73,8 @@ def test_a_header_that_would_end_another_one_is_refused(url: str, headers: dict[
     ("settings", "message"),
     [
         ({"extra_body": {"temperature": 1}}, r"extra_body.temperature is set by sampling.temperature"),
-        ({"extra_body": {"n": 4}}, r"extra_body.n is set by samples"),
+        ({"extra_body": {"n": 4}}, r"extra_body.n is set by choices"),
+        ({"base_url": "http://a.example/openai/deployments/d?api-version=1"}, r"base_url has a query.*openai/v1"),
         ({"omit": ["temprature"]}, r"did you mean 'temperature'"),
         ({"extra_headers": {"Authorization": "Bearer x"}}, r"use headers_env = { \"Authorization\""),
         ({"extra_headers": {"Ocp-Apim-Subscription-Key": "x"}}, r"holds a secret"),

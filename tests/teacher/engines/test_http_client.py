@@ -154,7 +154,7 @@ def test_an_answer_that_the_server_gave_up_is_no_answer() -> None:
 
 @pytest.mark.parametrize("status", [202, 204, 206, 304])
 def test_a_status_that_refuses_nothing_is_an_outage_and_no_fault_of_the_row(url: str, status: int) -> None:
-    failure = request_failure(teacher(url), status, b"")
+    failure = request_failure(teacher(url), status, b"", {})
     assert failure.reason == "server_error" and not failure.refused and not failure.of_the_request
 
 
