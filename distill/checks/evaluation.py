@@ -50,12 +50,13 @@ def check_other_students(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def _served(name: str, student: AnyStudent) -> CheckResult:
-    def ask() -> None:
+    def ask() -> str:
         async def asked() -> None:
             async with asyncio.timeout(_ANSWER_S):
                 await check_server(name, student)
 
         asyncio.run(asked())
+        return "answers and serves the model"
 
     assert student.base_url is not None
     return server_state(f"eval.students.{name}.base_url", student.base_url.rstrip("/"), ask)

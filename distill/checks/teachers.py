@@ -177,8 +177,8 @@ def check_servers(context: CheckContext) -> Iterator[CheckResult]:
             yield from results
 
 
-def server_state(key: str, url: str, ask: Callable[[], None]) -> CheckResult:
-    """The state of a server: `ask` raises a DistillError if the server cannot be used as the recipe says."""
+def server_state(key: str, url: str, ask: Callable[[], str]) -> CheckResult:
+    """The state of a server: `ask` says what it answers, and raises a DistillError if the server cannot be used."""
     try:
         checks.require_url(url, key)
     except DistillError as error:
@@ -192,20 +192,20 @@ def server_state(key: str, url: str, ask: Callable[[], None]) -> CheckResult:
             key, f"nothing answers at {url} now ({error})", f"start the server before the run, or correct {key}"
         )
     try:
-        ask()
+        said = ask()
     except TimeoutError:
         return warning(key, f"{url} accepts connections but does not answer", "wait until the server is up")
     except DistillError as error:
         return problem(key, str(error), f"correct {key}, or start the right server")
-    return fine(key, f"{url} answers and serves the model")
+    return fine(key, f"{url} {said}")
 
 
-def _ask(context: CheckContext, teacher: Teacher, url: str, results: list[CheckResult], *, pictured: bool) -> None:
+def _ask(context: CheckContext, teacher: Teacher, url: str, results: list[CheckResult], *, pictured: bool) -> str:
     try:
         api_key(teacher)
     except DistillError:
-        return  # the check of the teacher reports it
-    asyncio.run(_asked(context.recipe, teacher, url, results, pictured))
+        return "accepts connections"  # the check of the teacher reports it
+    return asyncio.run(_asked(context.recipe, teacher, url, results, pictured))
 
 
 def teacher_client(recipe: Recipe, teacher: Teacher, url: str) -> ChatClient:
@@ -215,8 +215,11 @@ def teacher_client(recipe: Recipe, teacher: Teacher, url: str) -> ChatClient:
     return ChatClient(settings, urls=(url,))
 
 
-async def _asked(recipe: Recipe, teacher: Teacher, url: str, results: list[CheckResult], pictured: bool) -> None:
-    """Raises TeacherError, and TimeoutError for a silent server; other findings are added to `results`."""
+async def _asked(recipe: Recipe, teacher: Teacher, url: str, results: list[CheckResult], pictured: bool) -> str:
+    """What the server says of the model. Other findings are added to `results`.
+
+    Raises TeacherError, and TimeoutError for a silent server.
+    """
     client = teacher_client(recipe, teacher, url)
     async with client, asyncio.timeout(ANSWER_S):
         await client.check(patience_s=0.0)
@@ -235,6 +238,9 @@ async def _asked(recipe: Recipe, teacher: Teacher, url: str, results: list[Check
             results.append(
                 not_checked(f"{_key(teacher)}.model", "whether it accepts images: this request would cost money")
             )
+        if client.info.listed:
+            return "answers and serves the model"
+        return f"answers, and lists no model {served!r}: the first request shows whether it has it"
 
 
 async def _takes_images(client: ChatClient, teacher: Teacher, url: str) -> list[CheckResult]:

@@ -53,6 +53,8 @@ class EngineInfo:
     engine: Mapping[str, str]
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Further facts that do not change while it runs (`teacher.engines.provenance`)."""
+    listed: bool = True
+    """Whether the server's list of models, if it has one, names this one."""
 
 
 ROW_FAULTS = ("refused_request:", "server_lost:")

@@ -155,7 +155,7 @@ async def server_info(
     card = next((card for card in cards if isinstance(card, dict) and card.get("id") == name), {})
     max_model_len = ResponseReader().count("max_model_len", card.get("max_model_len"))
     require_room(teacher, url, max_model_len)
-    return EngineInfo(model=name, engine=engine, facts={"max_model_len": max_model_len})
+    return EngineInfo(model=name, engine=engine, facts={"max_model_len": max_model_len}, listed=bool(card))
 
 
 def moved_to(page: HttpResponse) -> str:

@@ -182,6 +182,17 @@ def test_a_server_of_another_model_or_with_too_short_a_context_is_a_problem(fold
     assert of(report, "eval.students.big.base_url")
 
 
+def test_a_deployment_that_no_list_of_models_names_is_not_said_to_be_served(folder: Path) -> None:
+    with stub_server.serve() as url:
+        recipe = check_world.values()
+        far = {"name": "far", "backend": "openai", "model": "m/m", "served_model": "my-deployment", "base_url": url}
+        recipe["teachers"].append(far)
+        check_world.save(folder, recipe)
+        report = checked(folder)
+    (found,) = of(report, "teachers.far.base_url", "ok")
+    assert found.message.endswith("lists no model 'my-deployment': the first request shows whether it has it")
+
+
 def test_a_password_in_the_address_beside_a_key_is_no_problem(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAR_KEY", "a-key-of-the-server")
     with stub_server.serve(model="m/m") as url:
