@@ -28,7 +28,6 @@ from student.distributed import processes
 
 _code: list[int] = []
 """The exit code of this process, once it is known."""
-INTERRUPTED = "distill: interrupted; run the same command again to resume"
 RESUMED = ("generate", "filter", "train", "eval", "run", "ablate")
 """Commands that keep what they did; the others begin again."""
 _NO_ROOM = (
@@ -40,6 +39,12 @@ _NEEDS_ROOM = (
     "the system gives no more memory or threads ({error}); what was written before stays valid: raise the limit "
     "(ulimit -v, ulimit -u, or those of the container and its /dev/shm), then run the same command again"
 )
+
+
+def interrupted_text(arguments: Sequence[str]) -> str:
+    """What an interrupted command says that keeps what it did: with --fresh again, it would begin again."""
+    again = ", without --fresh," if "--fresh" in arguments else ""
+    return f"distill: interrupted; run the same command again{again} to resume"
 
 
 class Commands(TyperGroup):
@@ -68,7 +73,8 @@ class Commands(TyperGroup):
         except KeyboardInterrupt:
             interrupts.note()  # the interpreter waits for its threads when it ends
             if processes.speaks():
-                say(INTERRUPTED if ctx.invoked_subcommand in RESUMED else "distill: interrupted")
+                resumes = ctx.invoked_subcommand in RESUMED
+                say(interrupted_text(sys.argv) if resumes else "distill: interrupted")
             code = interrupts.exit_code()
             interrupts.heard(signal.SIGINT)  # a later command of this process begins again
             ctx.exit(code)
@@ -189,7 +195,7 @@ def _prepare_process() -> None:
     # same traces on two cores with two other processes. Read when torch is loaded, so it is set here.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if processes.count() > 1:
-        processes.end_on_signals(INTERRUPTED)
+        processes.end_on_signals(interrupted_text(sys.argv))
         if not processes.is_main():
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
 

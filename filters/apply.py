@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.artifacts import manifest
-from distill.artifacts.files import Output, link_or_copy, locked, set_aside, storage_errors
+from distill.artifacts.files import Output, link_or_copy, locked, storage_errors
 from distill.artifacts.integrity import changed, traces_digest
 from distill.artifacts.layout import SAMPLE_PARTS, SIGNALS
 from distill.artifacts.manifest import Manifest
@@ -318,7 +318,7 @@ def _start_over(folder: Path) -> None:
                 shutil.copy2(path, new)
             else:
                 link_or_copy(path, new)
-        set_aside(folder)
+        manifest.set_aside(folder)
         following.rename(folder)
 
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import orjson
 
-from distill.artifacts.files import describe, locked, set_aside, write_bytes, write_json
+from distill.artifacts.files import describe, locked, write_bytes, write_json
 from distill.artifacts.integrity import changed
 from distill.artifacts.journal import write_jsonl
 from distill.artifacts.layout import DIAGNOSIS, EVAL_METRICS, HEALTH, PREDICTIONS, REPORT, SETTINGS
-from distill.artifacts.manifest import MANIFEST, Manifest, changes, differences, fingerprint, versions
+from distill.artifacts.manifest import MANIFEST, Manifest, changes, differences, fingerprint, set_aside, versions
 from distill.data.source_images import pictures_of, require_same_pictures
 from distill.diagnosis import odd_images
 from distill.diagnosis.row_groups import StepRows, read_rows_left

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from distill.artifacts.files import describe, directory_sha256, locked, set_aside, storage_errors
+from distill.artifacts.files import describe, directory_sha256, locked, storage_errors
 from distill.artifacts.layout import CACHE, CHECKPOINTS
-from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, finished, flatten, versions
+from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, finished, flatten, set_aside, versions
 from distill.data import reader
 from distill.data.source_images import require_same_pictures
 from distill.errors import RecipeError, StaleError
@@ -281,20 +281,17 @@ def _remedy(stage: str) -> str:
 
 def _set_aside(recipe: Recipe, run: Path, stage: str | None) -> None:
     """Move finished work to train.previous: everything, or one stage and its descendants."""
-    if stage is None:
-        set_aside(run / "train")
-        shutil.rmtree(run / "train.previous" / CACHE, ignore_errors=True)
-        return
+    folder, previous = run / "train", run / "train.previous"
     redone = {stage}
     for later in recipe.stages:
         if start_of(recipe.stages, later) in redone:
             redone.add(later.name)
-    for name in sorted(redone):
-        folder, previous = run / "train" / name, run / "train.previous" / name
-        if folder.exists():
-            shutil.rmtree(previous, ignore_errors=True)
-            previous.parent.mkdir(parents=True, exist_ok=True)
-            folder.rename(previous)
+    if stage is None:
+        shutil.rmtree(folder / CACHE, ignore_errors=True)
+        (folder / MANIFEST).unlink(missing_ok=True)
+        redone = {each.name for each in folder.glob("*/")}
+    for name in redone:
+        set_aside(folder / str(name), previous / str(name))
 
 
 def _write_summary(

@@ -323,12 +323,3 @@ def run_holder(run: Path) -> str:
     except OSError:
         return ""
     return f" ({text})" if text else ""
-
-
-def set_aside(folder: Path) -> None:
-    """Move a stage's folder to `<folder>.previous`, over an older one: --fresh never destroys the last result."""
-    if folder.exists():
-        previous = folder.with_name(f"{folder.name}.previous")
-        if previous.exists():
-            shutil.rmtree(previous)
-        folder.rename(previous)

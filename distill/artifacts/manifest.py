@@ -6,6 +6,7 @@ that is each stage's business.
 
 import hashlib
 import re
+import shutil
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -166,6 +167,23 @@ def require(run: Path, stage: str, *, next_step: str) -> Manifest:
         state = "is unfinished" if (run / stage).exists() else "has not been run"
         raise StaleError(f"{run / stage}: stage '{stage}' {state}; {next_step}")
     return manifest
+
+
+def set_aside(folder: Path, previous: Path | None = None) -> None:
+    """Move a stage's folder to `<folder>.previous`, over an older one: --fresh never destroys the last result.
+
+    An unfinished stage, such as one that was stopped after --fresh, replaces no finished one there: it is removed.
+    """
+    previous = previous or folder.with_name(f"{folder.name}.previous")
+    if not folder.exists():
+        return
+    if (previous / MANIFEST).exists() and not (folder / MANIFEST).exists():
+        shutil.rmtree(folder)
+        return
+    if previous.exists():
+        shutil.rmtree(previous)
+    previous.parent.mkdir(parents=True, exist_ok=True)
+    folder.rename(previous)
 
 
 def versions(*packages: str) -> dict[str, str]:

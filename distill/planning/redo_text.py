@@ -19,7 +19,7 @@ from distill.planning.redo import KeyChange, Redo, compare_recipes
 from distill.recipe.effects import path_parts
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
-from distill.recipe.sections.stages import start_of
+from distill.recipe.sections.stages import lineage
 from distill.recipe.sections.teachers import Teacher
 from distill.reports.text_table import counted, table, time_span
 from teacher.engines.provenance import changed_files
@@ -199,16 +199,25 @@ def _commands(redo: Redo, now: Recipe, run: Path, overrides: Sequence[str]) -> I
             yield f"distill {stage} {at} --fresh"
     if "card" in redo.causes and "filter" not in redo.causes:
         yield f"distill filter {at}"
-    redone = [name for name in redo.parts("train") if Manifest.read(run / "train" / name) is not None]
+    missing = {each.name for each in now.stages if Manifest.read(run / "train" / each.name) is None}
+    redone = [name for name in redo.parts("train") if name not in missing]
     if any(_may_stay(redo, f"train:{name}") for name in redone):
         yield f"distill run {at} --redo-stale"  # --fresh would train on the same rows again
         return
-    first = [each.name for each in now.stages if each.name in redone and start_of(now.stages, each) not in redone]
-    yield from (f"distill train {at} --stage {name} --fresh" for name in first)
-    if len(redone) > len(first):
+    begun = [name for name in redone if not {*_stages_before(now, name)} & {*redone}]
+    for name in begun:
+        yield from (f"distill train {at} --stage {each}" for each in _stages_before(now, name) if each in missing)
+        missing -= {*_stages_before(now, name)}
+        yield f"distill train {at} --stage {name} --fresh"  # this sets aside what starts from it, too
+    if len(redone) > len(begun):
         yield f"distill train {at}"
     if "eval" in redo.causes and Manifest.read(run / "eval") is not None:
         yield f"distill eval {at}" if _keeps_replies(redo) else f"distill eval {at} --fresh"
+
+
+def _stages_before(recipe: Recipe, name: str) -> list[str]:
+    """The stages that a stage descends from."""
+    return [each.name for each in lineage(recipe.stages, name)[:-1]]
 
 
 def _keeps_replies(redo: Redo) -> bool:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from distill.cli import interrupted_text
+
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_an_interrupted_command_ends_without_taking_modules_apart_and_with_its_own_code(
@@ -45,6 +47,11 @@ def checked(load: str) -> tuple[int, str]:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=50)
     return done.returncode, done.stderr
+
+
+def test_an_interrupted_command_names_the_command_that_goes_on() -> None:
+    assert interrupted_text(["distill", "train", "mine.toml"]).endswith("run the same command again to resume")
+    assert "again, without --fresh, to" in interrupted_text(["distill", "train", "mine.toml", "--fresh"])
 
 
 def test_a_second_signal_does_not_wait_for_threads() -> None:

@@ -268,6 +268,8 @@ def test_fresh_redoes_one_stage_and_what_starts_from_it_and_keeps_the_last_resul
     assert Manifest.read(place / "run" / "train") is None, "training is unfinished again"
     train(changed, place / "run", stage="align", fresh=True)
     assert sorted(path.name for path in (place / "run" / "train").iterdir()) == ["align"]
+    kept = Manifest.read(place / "run" / "train.previous" / "reason")
+    assert kept is not None and kept.fields["stage.learning_rate"] == 1e-3, "the last one that was finished"
 
 
 def test_a_single_stage_needs_the_stage_it_starts_from(place: Path):

@@ -14,10 +14,9 @@ from distill.artifacts.files import (
     describe,
     directory_sha256,
     remembered_sha256,
-    set_aside,
     write_text,
 )
-from distill.artifacts.manifest import Manifest
+from distill.artifacts.manifest import Manifest, set_aside
 from distill.errors import DataError, StaleError
 
 FIELDS = {"seed": 0, "teachers": [{"name": "a", "samples": 2, "sampling": {"top_p": 0.9}}], "data": {"limit": None}}
@@ -161,6 +160,19 @@ def test_starting_over_keeps_the_last_result_aside(tmp_path: Path) -> None:
     assert (tmp_path / "filter.previous" / "a").read_text() == "second"
     set_aside(stage)
     assert (tmp_path / "filter.previous" / "a").read_text() == "second"
+
+
+def test_starting_over_twice_keeps_the_finished_result_and_not_what_was_stopped_in_between(tmp_path: Path) -> None:
+    stage, previous = tmp_path / "eval", tmp_path / "eval.previous"
+    manifest({"seed": 1}).write(stage)
+    set_aside(stage)
+    write_text(stage / "a", "stopped")
+    set_aside(stage)
+    assert not stage.exists() and [each.name for each in previous.iterdir()] == ["manifest.json"]
+    manifest({"seed": 2}).write(stage)
+    set_aside(stage)
+    found = Manifest.read(previous)
+    assert found is not None and found.fields == {"seed": 2}
 
 
 def test_versions_leave_out_what_is_not_installed() -> None:

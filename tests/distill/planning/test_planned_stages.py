@@ -1,0 +1,59 @@
+"""The commands that `distill plan --diff` gives for training stages work in their order."""
+
+from pathlib import Path
+
+from distill.artifacts.manifest import Manifest
+from distill.planning.redo_text import redo_text
+from distill.recipe.loading import load
+
+RECIPE = """
+[data.questions]
+source = "questions.jsonl"
+[data.captions]
+source = "captions.jsonl"
+[student]
+model = "owner/student"
+"""
+
+
+def stages(*named: str) -> str:
+    """Stages, each with the one that it starts from: "second<first"."""
+    text = ""
+    for name, _, start in (each.partition("<") for each in named):
+        text += (
+            f'[[stages]]\nname = "{name}"\ndata = "captions"\ntrain = ["projector"]\nstart = "{start or "base"}"\n'
+        )
+    return text
+
+
+def train_commands(folder: Path, before: str, now: str) -> list[str]:
+    """The options of each `distill train` for a run whose stages are finished, when `now` replaces `before`."""
+    run = folder / "run"
+    for name, text in (("before", before), ("now", now)):
+        (folder / f"{name}.toml").write_text(RECIPE + text)
+    old = load(folder / "before.toml")
+    for stage in old.stages:
+        Manifest(stage="train", fingerprint="", fields={}, counts={"steps": 1}).write(run / "train" / stage.name)
+    lines = redo_text(old, load(folder / "now.toml"), run).splitlines()
+    return [line.partition(f"--run {run}")[2].strip() for line in lines if line.startswith("  distill train")]
+
+
+def test_a_new_stage_is_trained_before_the_finished_stages_that_start_from_it(tmp_path: Path) -> None:
+    before = stages("first", "second<first", "other<first")
+    now = stages("first", "new<first", "second<new", "other<new")
+    assert train_commands(tmp_path, before, now) == [
+        "--stage new",
+        "--stage second --fresh",
+        "--stage other --fresh",
+    ]
+
+
+def test_a_renamed_stage_is_trained_before_the_finished_stage_that_starts_from_it(tmp_path: Path) -> None:
+    commands = train_commands(tmp_path, stages("first", "second<first"), stages("named", "second<named"))
+    assert commands == ["--stage named", "--stage second --fresh"]
+
+
+def test_a_stage_that_is_trained_again_sets_the_later_ones_aside(tmp_path: Path) -> None:
+    before = stages("first", "second<first")
+    now = before.replace('train = ["projector"]', 'train = ["language"]', 1)
+    assert train_commands(tmp_path, before, now) == ["--stage first --fresh", ""]
