@@ -17,6 +17,7 @@ from distill.artifacts.integrity import changed, traces_digest
 from distill.artifacts.layout import SAMPLE_PARTS, SIGNALS
 from distill.artifacts.manifest import Manifest
 from distill.data.arrow import leave_pandas_out
+from distill.data.reader import source_fields
 from distill.data.source_answer_types import load_answer_types
 from distill.errors import RecipeError, StaleError
 from distill.local_paths import run_command
@@ -35,6 +36,7 @@ from filters.run_signals import corpus_duplicates, human_verdicts, question_dupl
 from filters.run_signals.shared_keys import Shared
 from filters.signals import registry, schema
 from filters.signals.base import Extractor
+from filters.signals.families.contamination import Contamination
 from filters.signals.schema import MODELS
 from filters.tables import measure
 from filters.tables.fork_server import count_traces, workers_for
@@ -119,7 +121,7 @@ def apply(
             stage="filter",
             fingerprint=manifest.fingerprint(fields),
             fields=fields,
-            inputs={"generate": inputs.generated.fingerprint, _PACKAGING: inputs.packaging},
+            inputs={"generate": inputs.generated.fingerprint, _PACKAGING: inputs.packaging, **_test_sets(recipe)},
             outputs=outputs,
             counts=counts | {"measured": watch.count, "reused": watch.reused},
             versions=manifest.versions("duckdb", "pyarrow", "tokenizers", "rapidfuzz", "math-verify"),
@@ -191,6 +193,16 @@ def _policy(recipe: Recipe) -> dict[str, Any]:
     """The settings of the recipe that the result depends on."""
     policy = affecting(recipe.filter, "filter") | {"signals": list(registry.signal_names(recipe))}
     return {"filter": policy, "seed": recipe.seed}
+
+
+def _test_sets(recipe: Recipe) -> dict[str, str]:
+    """The content of the sources that traces are searched for, which `distill plan --diff` compares."""
+    if Contamination.name not in registry.signal_names(recipe):
+        return {}
+    contents = {
+        name: source_fields(recipe, name).get("content") for name in Contamination.from_recipe(recipe).sources
+    }
+    return {f"data.{name}.content": str(content) for name, content in contents.items() if content}
 
 
 def require_same_policy(recipe: Recipe, run: Path) -> None:

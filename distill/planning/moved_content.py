@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from distill.artifacts.files import directory_sha256
+from distill.artifacts.files import directory_sha256, file_sha256
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import QUARANTINE, SAMPLES
 from distill.artifacts.manifest import Manifest
@@ -18,6 +20,8 @@ from distill.types import BadRow
 # Names of teachers, students and sources may hold dots.
 _MODEL = re.compile(r"(teachers\..+|student|eval\.students\..+)\.(model|vision|language|adapter)")
 _SOURCE = re.compile(r"data\.(.+)\.source")
+_WORDS = "filter.sensitive.words"
+_UNKNOWN = frozenset({"", str(None)})
 _IMAGES = re.compile(r"data\.(.+)\.images_root")
 
 
@@ -42,14 +46,39 @@ def is_moved(path: str, before: tuple[Recipe, Any], now: tuple[Recipe, Any], run
     return content == _content(*before, name) or (run is not None and content in _notes(run, path, name))
 
 
-def is_other_source(path: str, recipe: Recipe, value: Any, run: Path) -> bool:
-    """Whether the files of a source have other content than the stages of `run` noted. Images are not compared."""
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """The finished stages of a run that noted what lies at the path of a key, by what lies there now.
+
+    Stages are named as results are: `generate`, `filter`, `eval`, `train:STAGE`.
+    """
+
+    same: frozenset[str] = frozenset()
+    other: frozenset[str] = frozenset()
+
+
+def noted_content(path: str, recipe: Recipe, value: Any, run: Path) -> Noted:
+    """What the stages noted of a source, a model or a list of words. Images are not compared."""
     source = _SOURCE.fullmatch(path)
-    if not source:
-        return False
-    noted = {note for note in _notes(run, path, source[1]) if note not in ("", str(None))}
-    content = _content(recipe, value, source[1]) if noted else ""
-    return bool(content) and content not in noted
+    name = source and source[1]
+    if not (source or path == _WORDS or _MODEL.fullmatch(path)) or not isinstance(value, str):
+        return Noted()
+    made = dict(_manifests(run))
+    notes = {stage: {*_notes_of(manifest, path, name)} - _UNKNOWN for stage, manifest in made.items()}
+    noting = [manifest for stage, manifest in made.items() if notes[stage]]
+    if not noting or (_MODEL.fullmatch(path) and not _is_written_since(recipe.local(value), noting)):
+        return Noted()
+    content = _content(recipe, value, name)
+    if not content:
+        return Noted()
+    same = {stage for stage, noted in notes.items() if content in noted}
+    return Noted(frozenset(same), frozenset(stage for stage, noted in notes.items() if noted) - same)
+
+
+def _is_written_since(folder: Path, noting: list[Manifest]) -> bool:
+    """Whether a file of a model came after a stage began that noted it: a digest of a model takes minutes."""
+    begun = min(datetime.fromisoformat(made.created).timestamp() - made.seconds for made in noting)
+    return any(file.stat().st_ctime >= begun for file in folder.rglob("*") if file.is_file())
 
 
 def _content(recipe: Recipe, value: str, source: str | None) -> str:
@@ -59,9 +88,9 @@ def _content(recipe: Recipe, value: str, source: str | None) -> str:
             from distill.data import reader
 
             return str(reader.source_fields(recipe, source).get("content", ""))
-        folder = recipe.local(value)
-        return directory_sha256(folder) if folder.is_dir() else ""
-    except DistillError:
+        place = recipe.local(value)
+        return directory_sha256(place) if place.is_dir() else file_sha256(place) if place.is_file() else ""
+    except (DistillError, OSError):
         return ""
 
 
@@ -115,21 +144,30 @@ def _are_same_images(before: Recipe, now: Recipe, source: str, run: Path | None)
     there = digest(now)
     if not there:
         return False
-    noted = (manifest.inputs.get(f"{NOTED}{source}") for manifest in _manifests(run)) if run else ()
+    noted = (manifest.inputs.get(f"{NOTED}{source}") for _, manifest in _manifests(run)) if run else ()
     return there == digest(before) or there in noted
 
 
-def _manifests(run: Path) -> Iterator[Manifest]:
-    """Those of the finished stages of a run."""
-    stages = [run / "generate", run / "eval", *sorted((run / "train").glob("*/"))]
-    return filter(None, map(Manifest.read, stages))
+def _manifests(run: Path) -> Iterator[tuple[str, Manifest]]:
+    """Those of the finished stages of a run, by the names of their results."""
+    folders = {name: run / name for name in ("generate", "filter", "eval")}
+    folders |= {f"train:{folder.name}": folder for folder in sorted((run / "train").glob("*/"))}
+    for name, folder in folders.items():
+        if (manifest := Manifest.read(folder)) is not None:
+            yield name, manifest
 
 
 def _notes(run: Path, path: str, source: str | None) -> Iterator[str]:
     """The digests that the finished stages of a run noted."""
-    for manifest in _manifests(run):
-        if source:
-            yield manifest.inputs.get(source, "")
-            yield str(manifest.fields.get(f"data.{source}.content"))
-        else:
-            yield str(manifest.fields.get(path)).removeprefix("sha256:")
+    for _, manifest in _manifests(run):
+        yield from _notes_of(manifest, path, source)
+
+
+def _notes_of(manifest: Manifest, path: str, source: str | None) -> Iterator[str]:
+    if source:
+        content = f"data.{source}.content"
+        named = manifest.inputs.get(source, "") if manifest.stage == "generate" else ""
+        yield from (named, manifest.inputs.get(content, ""), str(manifest.fields.get(content)))
+    else:
+        field = "extractors.sensitive.words_sha256" if path == _WORDS else path
+        yield str(manifest.fields.get(field)).removeprefix("sha256:")

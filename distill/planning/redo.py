@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.planning.edited_code import is_edited
-from distill.planning.moved_content import is_moved, is_other_source
+from distill.planning.moved_content import Noted, is_moved, noted_content
 from distill.recipe.effects import RecipeKey, key_values, path_parts
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
@@ -69,15 +69,24 @@ def _changes(before: Recipe, now: Recipe, run: Path | None) -> Iterator[KeyChang
         key = (new.get(path) or old[path])[0]
         was, is_now = (entries[path][1] if path in entries else None for entries in (old, new))
         edited = run is not None and was == is_now and is_edited(path, is_now, run)
-        other_rows = run is not None and was == is_now and is_other_source(path, now, is_now, run)
-        if was != is_now or edited or other_rows:
+        noted = noted_content(path, now, is_now, run) if run is not None and was == is_now else Noted()
+        if was != is_now or edited or noted.other:
             moved = was != is_now and is_moved(path, (before, was), (now, is_now), run)
             effects = () if moved else key.affects
             targets = frozenset(
-                target for effect in effects for target in _targets(effect, path_parts(path, key), before, now)
+                target
+                for effect in effects
+                for target in _targets(effect, path_parts(path, key), before, now)
+                if _stage_of(target) not in noted.same
             )
-            named = (OLD_CODE, EDITED_CODE) if edited else (OLD_ROWS, NEW_ROWS) if other_rows else (was, is_now)
+            named = (OLD_CODE, EDITED_CODE) if edited else (OLD_ROWS, NEW_ROWS) if noted.other else (was, is_now)
             yield KeyChange(path=path, key=key, before=named[0], now=named[1], targets=targets, moved=moved)
+
+
+def _stage_of(target: str) -> str:
+    """The stage that makes a result, such as generate for traces:TEACHER."""
+    kind = target.partition(":")[0]
+    return {"traces": "generate", "engine": "generate", "signals": "filter"}.get(kind, target)
 
 
 def _values(recipe: Recipe) -> Iterator[tuple[str, RecipeKey, Any]]:
