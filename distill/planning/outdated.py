@@ -1,25 +1,30 @@
 """Finished stages of a run that were made from other traces, another dataset or another student than are there now,
 with other settings than the recipe in the run has, or by another version.
 
-Reads manifests and that recipe alone. What a changed recipe makes stale is another question (distill.planning.redo).
+Reads manifests, labels and that recipe alone. What a changed recipe makes stale is another question
+(distill.planning.redo).
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from distill.artifacts.integrity import is_student, learned_from, traces_digest
 from distill.artifacts.layout import RECIPE
 from distill.artifacts.manifest import Manifest, changes, flatten
-from distill.errors import RecipeError
+from distill.errors import DataError, RecipeError
 from distill.recipe.effects import affecting
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.filter import SIGNAL_NAMES
+from distill.trace_records.human_labels import read_labels
 
 _TRACES = "generate.outputs"
 _ARM = "eval.arms."
-_OTHERWISE_COMPARED = ("filter.signals", "stage.validation.")
+_SIGNALS = "filter.signals"
+_LABELS = "extractors.human.labels"
+_OTHERWISE_COMPARED = (_SIGNALS, "stage.validation.")
 
 
 def outdated(run: Path, recipe: Recipe | None = None) -> dict[str, str]:
@@ -28,6 +33,8 @@ def outdated(run: Path, recipe: Recipe | None = None) -> dict[str, str]:
     found = _set_otherwise(run, recipe)
     if generated and filtered and not _decided_on(filtered, generated):
         found["filter"] = "the traces changed since it finished; `distill filter` decides again"
+    elif filtered and _are_labels_others(run, filtered):
+        found["filter"] = "labels were given or changed since it finished; `distill filter` decides again"
     for folder in sorted(run.glob("train/*/")):
         trained = Manifest.read(folder)
         if trained and filtered and not learned_from(trained, filtered):
@@ -67,9 +74,30 @@ def _other_settings(manifest: Manifest, section: str, settings: Mapping[str, Any
     """The settings of a section that a finished stage was made with and the recipe has otherwise."""
     now = flatten({section: settings})
     before = {key: value for key, value in manifest.fields.items() if key.startswith(f"{section}.")}
-    # Of signals the manifest holds all families that were measured, of validation what decides about the student.
+    # Of validation the manifest holds what decides about the student.
     other = [key for key in changes(before, now) if before and not key.startswith(_OTHERWISE_COMPARED)]
+    if _SIGNALS in before and _comparable(before[_SIGNALS]) != _comparable(now[_SIGNALS]):
+        other.append(_SIGNALS)
     return f"the recipe in the run has another {', '.join(other)} now, or another version made it" if other else ""
+
+
+def _comparable(signals: Iterable[str]) -> tuple[list[str], int]:
+    """The project's signals, and how many others: a manifest names those as their code does."""
+    names = list(signals)
+    known = [name for name in names if name in SIGNAL_NAMES]
+    return known, len(names) - len(known)
+
+
+def _are_labels_others(run: Path, filtered: Manifest) -> bool:
+    """Whether the labels of a run are not those that a filter stage with the signal `human` decided on."""
+    if (noted := filtered.fields.get(_LABELS)) is None:
+        return False
+    from filters.run_signals import human_verdicts
+
+    try:
+        return bool(human_verdicts.identity(read_labels(run))["labels"] != noted)
+    except DataError:  # a line that was edited: `filter` names it
+        return True
 
 
 def _trained_again(run: Path, measured: Manifest) -> Iterator[str]:

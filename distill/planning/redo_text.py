@@ -222,4 +222,13 @@ def _stages_before(recipe: Recipe, name: str) -> list[str]:
 
 def _keeps_replies(redo: Redo) -> bool:
     """Whether the replies of an evaluation stay: they are judged again, or arms come or go."""
-    return all(cause.startswith(("filter.", *_NEW_REPLIES)) for cause in redo.causes["eval"])
+    is_kept = all(cause.startswith(("filter.", *_NEW_REPLIES)) for cause in redo.causes["eval"])
+    return is_kept and not any(map(_is_another_student, redo.changes))
+
+
+def _is_another_student(change: KeyChange) -> bool:
+    """Whether an arm, or a student from elsewhere, that was evaluated is another one now."""
+    before, now = change.before, change.now
+    if change.path == "eval.arms":
+        return any(arm in (before or {}) and before[arm] != stage for arm, stage in (now or {}).items())
+    return change.path.startswith("eval.students.") and None not in (before, now)

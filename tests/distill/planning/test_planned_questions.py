@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from distill.cli import app
 from distill.planning.redo_text import redo_text
 from distill.recipe.loading import load
+from distill.trace_records.human_labels import LabelJournal
 
 FILTER = """
 [filter]
@@ -79,6 +80,18 @@ def test_a_limit_of_the_last_command_is_named_while_it_leaves_questions_out(worl
     assert "warning: generate was limited to 2 questions (--limit)" in plan(world)
     begun(world)
     assert "every finished stage stays as it is" in plan(world)
+
+
+def test_labels_that_were_given_since_the_filter_are_named(world: World) -> None:
+    world.head = world.head.replace('["format"]', '["format", "human"]')
+    begun(world)
+    assert "every finished stage stays" in plan(world)
+    labels = LabelJournal(world.run)
+    labels.add({"trace": world.ids()[0], "label": "wrong"})
+    labels.close()
+    assert "filter is outdated: labels were given or changed" in plan(world)
+    begun(world)
+    assert "every finished stage stays" in plan(world)
 
 
 def test_images_that_were_written_again_or_deleted_are_named(world: World) -> None:

@@ -57,3 +57,18 @@ def test_a_stage_that_is_trained_again_sets_the_later_ones_aside(tmp_path: Path)
     before = stages("first", "second<first")
     now = before.replace('train = ["projector"]', 'train = ["language"]', 1)
     assert train_commands(tmp_path, before, now) == ["--stage first --fresh", ""]
+
+
+def test_an_arm_that_is_another_stage_now_needs_fresh_and_a_new_arm_does_not(tmp_path: Path) -> None:
+    text, arms = RECIPE + stages("first", "second"), '[data.test]\nsource = "t.jsonl"\n[eval.arms]\nmine = "first"\n'
+    Manifest(stage="eval", fingerprint="", fields={}).write(tmp_path / "run" / "eval")
+
+    def command(now: str) -> str:
+        recipes = [tmp_path / "before.toml", tmp_path / "now.toml"]
+        for path, found in zip(recipes, (arms, now), strict=True):
+            path.write_text(text + found)
+        lines = redo_text(load(recipes[0]), load(recipes[1]), tmp_path / "run").splitlines()
+        return next(line for line in lines if line.startswith("  distill eval"))
+
+    assert command(arms.replace('"first"', '"second"')).endswith("--fresh")
+    assert not command(arms + 'other = "second"\n').endswith("--fresh")

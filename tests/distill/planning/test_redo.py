@@ -171,13 +171,15 @@ def test_stages_of_another_version_are_named_where_no_key_differs(recipe: Path, 
 def test_stages_with_other_settings_than_the_recipe_of_a_later_command_are_named(recipe: Path, run: Path) -> None:
     """An evaluation with a changed recipe asks the student that is there, however it was trained."""
     now = load(recipe)
-    note("filter", run, fields=flatten({"filter": affecting(now.filter, "filter") | {"signals": ["answer"]}}))
+    note("filter", run, fields=flatten({"filter": affecting(now.filter, "filter")}))
     for each in now.stages:
         settings = flatten({"stage": affecting(each, "train"), "stage.validation": {"hold_out": 3}})
         note("train", run, each.name, fields=settings)
     shutil.copy(recipe, run / "recipe.toml")
     assert outdated(run) == {}
     longer = RECIPE.replace('name = "reason"', 'name = "reason"\nmax_steps = 7')
+    (run / "recipe.toml").write_text(f'{RECIPE}\n[filter]\nsignals = ["answer", "human", "length"]\n')
+    assert "another filter.signals now" in outdated(run)["filter"]
     (run / "recipe.toml").write_text(f"{longer}\n[filter.select]\nper_question = 2\n")
     assert list(outdated(run)) == ["filter", "train reason"]
     assert "another filter.select.per_question now" in outdated(run)["filter"]
