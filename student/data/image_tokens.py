@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import torch
 from transformers import PreTrainedModel
+from transformers.utils import ModelOutput
 
 from distill.artifacts.manifest import fingerprint, versions
 from distill.errors import ModelError, StorageError
@@ -39,6 +39,16 @@ _KNOWN_OUTPUTS = ("pooler_output", "deepstack_features", "last_hidden_state", "h
 _FORM = "form"
 _WAY_OUT = "set student.image_tokens = 'off'"
 _CONFIG_OF_TEXT = ("text_config", "transformers_version", "dtype", "_name_or_path", "architectures")
+
+
+@dataclass
+class _ImageTokens(ModelOutput):
+    """What `get_image_features` gives; a model of transformers 5.24 on takes nothing but a `ModelOutput`."""
+
+    pooler_output: Any = None
+    """Tokens of all images, [tokens, width], or a list that holds them."""
+    deepstack_features: Any = None
+    """A list for each deeper layer, which holds its tokens, [tokens, width]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,7 +354,7 @@ def _attach(model: PreTrainedModel, cache: DiskCache) -> None:
         if pixel_values.ndim != TOKEN_AXES:
             return of_pixels(pixel_values, *args, **kwargs)
         pooled, *deeper = torch.split(pixel_values.flatten(0, -3), width, dim=-1)
-        return SimpleNamespace(
+        return _ImageTokens(
             pooler_output=[pooled[0]] if listed else pooled, deepstack_features=[[layer[0]] for layer in deeper]
         )
 
