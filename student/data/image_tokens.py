@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import torch
 from transformers import PreTrainedModel
-from transformers.utils import ModelOutput
+from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from distill.artifacts.manifest import fingerprint, versions
 from distill.errors import ModelError, StorageError
@@ -39,16 +39,6 @@ _KNOWN_OUTPUTS = ("pooler_output", "deepstack_features", "last_hidden_state", "h
 _FORM = "form"
 _WAY_OUT = "set student.image_tokens = 'off'"
 _CONFIG_OF_TEXT = ("text_config", "transformers_version", "dtype", "_name_or_path", "architectures")
-
-
-@dataclass
-class _ImageTokens(ModelOutput):
-    """What `get_image_features` gives; a model of transformers 5.24 on takes nothing but a `ModelOutput`."""
-
-    pooler_output: Any = None
-    """Tokens of all images, [tokens, width], or a list that holds them."""
-    deepstack_features: Any = None
-    """A list for each deeper layer, which holds its tokens, [tokens, width]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,9 +344,9 @@ def _attach(model: PreTrainedModel, cache: DiskCache) -> None:
         if pixel_values.ndim != TOKEN_AXES:
             return of_pixels(pixel_values, *args, **kwargs)
         pooled, *deeper = torch.split(pixel_values.flatten(0, -3), width, dim=-1)
-        return _ImageTokens(
-            pooler_output=[pooled[0]] if listed else pooled, deepstack_features=[[layer[0]] for layer in deeper]
-        )
+        tokens = BaseModelOutputWithPooling(pooler_output=[pooled[0]] if listed else pooled)
+        tokens.deepstack_features = [[layer[0]] for layer in deeper]
+        return tokens
 
     inner.get_image_features = get_image_features
 

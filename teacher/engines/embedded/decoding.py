@@ -6,10 +6,11 @@ leave the batch when they have ended, and write into a cache with room to grow. 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any
 
 import torch
-from transformers import DynamicCache, GenerationConfig
+from transformers import DynamicCache, GenerationConfig, GenerationMixin
 from transformers.cache_utils import DynamicLayer
 
 from distill.recipe.sections.sampling import Sampling
@@ -21,6 +22,10 @@ _LONGEST_SILENCE_STEPS = 32
 """Steps after which ended rows are reported in any case."""
 _ROOM_TOKENS = 64
 _CARRIED = ("attention_mask", "position_ids", "token_type_ids", "mm_token_type_ids")
+_CACHE = (
+    "cache" if "cache" in signature(GenerationMixin.prepare_inputs_for_generation).parameters else "past_key_values"
+)
+"""The name that models give to their cache; transformers 5.24 changed it."""
 
 
 @dataclass(slots=True)
@@ -69,8 +74,8 @@ class Batch:
         own, model.generation_config = model.generation_config, GenerationConfig()
         try:
             with torch.inference_mode():
-                cache = _cache(model.config)
-                model.generate(**inputs, generation_config=config, custom_generate=self._write, past_key_values=cache)
+                empty = {_CACHE: _cache(model.config)}
+                model.generate(**inputs, **empty, generation_config=config, custom_generate=self._write)
         finally:
             model.generation_config = own
 
@@ -263,7 +268,7 @@ def _cache(config: Any) -> DynamicCache:
 
 def _select(state: dict[str, Any], index: torch.Tensor) -> None:
     """Keep (or repeat) the given rows in everything that decoding carries along."""
-    state["past_key_values"].batch_select_indices(index)
+    state[_CACHE].batch_select_indices(index)
     for key in _CARRIED:
         if state.get(key) is not None:
             # Models with several position axes put them before the batch.
