@@ -231,7 +231,7 @@ _ROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [6, 5, 5]}
 WIDE: dict[str, dict[str, Any]] = {
     "qwen3-vl": {
         "head_dim": 32,
-        "rope_parameters": _ROPE,
+        "rope_parameters": {**_ROPE, "mrope_interleaved": True},
     },
     "qwen3.5": {
         "head_dim": 32,
@@ -247,7 +247,7 @@ WIDE: dict[str, dict[str, Any]] = {
     },
     "gemma4": {"head_dim": 32, "global_head_dim": 64},
     "gemma3": {"head_dim": 32, "query_pre_attn_scalar": 32},
-    "mistral3": {"head_dim": 32},
+    **{kind: {"head_dim": 32} for kind in ("mistral3", "llava", "llava-next", "smolvlm")},
     "qwen2-vl": {"rope_parameters": _ROPE},
     "qwen2.5-vl": {"rope_parameters": _ROPE},
     "glm4v": {"rope_parameters": {**_ROPE, "partial_rotary_factor": 1.0}},
@@ -296,11 +296,15 @@ def other(kind: str, change: Callable[[str, Any], Any] = lambda _, config: confi
     built = (BUILDERS | FURTHER)[kind](transformers, words)
     built.processor.chat_template = CHATML.replace("IMAGE", built.image)
     model = transformers.AutoModelForImageTextToText.from_config(change(kind, built.config))
+    for weight in model.parameters():
+        if weight.ndim == 2 and not weight.any():  # Gemma 3's projector begins as zeros: no image would be seen
+            torch.nn.init.normal_(weight, std=0.1)
     model.generation_config.eos_token_id = words.eos_token_id
     model.generation_config.pad_token_id = words.pad_token_id
     return model, built.processor
 
 
+_TOWERS_IN_TOWERS = ("lfm2-vl", "llava", "llava-next", "llava-onevision", "gemma3")
 _FILES: dict[str, dict[str, Any]] = {
     "llava": {"patch_size": 4, "vision_feature_select_strategy": "full"},
     "internvl": {"image_seq_length": 4},
@@ -346,7 +350,7 @@ def published(kind: str, folder: Path, *, served: bool = False) -> Path:
     if served:
         speak_up(model, len(tokenizer()))
     model.save_pretrained(folder)
-    if kind == "lfm2-vl":  # transformers has another name for a part of the tower than the hub, and puts it back
+    if kind in _TOWERS_IN_TOWERS:  # transformers has another name for a part than the hub, and puts it back
         weights = load_file(folder / "model.safetensors")
         renamed = {name.replace("vision_tower.", "vision_tower.vision_model."): weights[name] for name in weights}
         save_file(renamed, folder / "model.safetensors", metadata={"format": "pt"})
