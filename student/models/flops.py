@@ -90,7 +90,7 @@ class Cost:
             per_squared_length=2 * width * (_BOTH_WAYS + checkpointing),
             per_response_token=2 * head.weight.shape[0] * head.weight.shape[1] * _passes(head, reached=True),
             per_patch=per_patch,
-            per_squared_patches=4 * sight.hidden_size * depth,
+            per_squared_patches=4 * tower_widths(sight)[0] * depth,
             patch_side=_first(sight.patch_size),
             patches_per_token=merged,
             class_tokens=sum(
@@ -159,12 +159,21 @@ def matrices_of_sight(model: nn.Module, parts: Parts) -> Iterator[SightMatrix]:
     # Gemma 4 averages patches before its projector; others join them in it.
     pooled = getattr(sight, "pooling_kernel_size", 1) ** 2
     projector = [module for role, _, module, _ in matrices if role == PROJECTOR]
-    merged = _patches_per_token(projector, sight.hidden_size) * pooled
+    merged = _patches_per_token(projector, tower_widths(sight)[0]) * pooled
     for role, name, module, weights in matrices:
         # Nothing before a projector is trained, so its first layer owes its input no gradient.
         reached = role == PROJECTOR and module.weight.requires_grad and module not in first
         joined = merged if role == PROJECTOR or "merger" in name else 1
         yield SightMatrix(role, module, weights, _passes(module, reached=reached), joined)
+
+
+def tower_widths(sight: Any) -> tuple[int, int]:
+    """Widths of a tower's states and of the inner layer of its blocks, by its configuration.
+
+    The `hidden_size` of Qwen2-VL's tower is that of its output.
+    """
+    width = int(getattr(sight, "embed_dim", None) or sight.hidden_size)
+    return width, int(getattr(sight, "intermediate_size", None) or sight.mlp_ratio * width)
 
 
 def patch_values(tower: nn.Module) -> int:

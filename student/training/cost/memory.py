@@ -25,7 +25,7 @@ from transformers import PreTrainedModel
 from distill.machine.hardware import USABLE_SHARE, usable_bytes
 from distill.recipe.sections.stages import AUTO, Stage
 from student.models import freeze
-from student.models.flops import patch_values
+from student.models.flops import patch_values, tower_widths
 from student.models.parts import Parts
 from student.models.siq_vl import without_weights
 from student.training.cost import outlined_step
@@ -122,7 +122,7 @@ def of(student: PreTrainedModel | PeftModel, parts: Parts, stage: Any) -> Memory
     )
     plain: Any = freeze.plain_model(student)
     tower, sight = plain.get_submodule(parts.tower), plain.config.vision_config
-    size = next(tower.parameters()).element_size()
+    size, (width_of_tower, inner) = next(tower.parameters()).element_size(), tower_widths(sight)
     return Memory(
         weights=sum(
             int(_FOUR_BITS * tensor.numel()) if quantized and ".base_layer.weight" in name else _bytes(tensor)
@@ -133,8 +133,8 @@ def of(student: PreTrainedModel | PeftModel, parts: Parts, stage: Any) -> Memory
         checkpoint=optimizer + sum(map(_bytes, trained)),
         micro_batch=functools.cache(lambda checkpointing: _step(student, parts, tokens, checkpointing=checkpointing)),
         # Of a block, alive at once: its input and its normed input, and the inner layer before and after its bend.
-        tower_per_patch=2 * (sight.hidden_size + sight.intermediate_size) * size,
-        kept_per_patch=(patch_values(tower) + sight.hidden_size) * size,
+        tower_per_patch=2 * (width_of_tower + inner) * size,
+        kept_per_patch=(patch_values(tower) + width_of_tower) * size,
     )
 
 

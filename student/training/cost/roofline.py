@@ -16,7 +16,7 @@ from torch import nn
 
 from distill.machine.hardware import Gpu
 from student.models import freeze
-from student.models.flops import matrices_of_sight, patch_values
+from student.models.flops import matrices_of_sight, patch_values, tower_widths
 from student.models.parts import Parts
 from student.training.cost.step_trace import ATTENTION, MATRICES, POINTWISE, DecoderTrace, Kernel, PassWork
 from student.training.optimizer.compensated_adamw import STATE_BYTES
@@ -136,7 +136,7 @@ def _sight(student: Any, parts: Parts, work: PassWork) -> Iterator[Kernel]:
     """Tower, without gradients, and projector."""
     plain: Any = freeze.plain_model(student)
     sight = plain.config.vision_config
-    size, width = plain.dtype.itemsize, sight.hidden_size
+    size, width = plain.dtype.itemsize, tower_widths(sight)[0]
     if not work.patches:
         return
     for matrix in matrices_of_sight(student, parts):

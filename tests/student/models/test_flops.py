@@ -49,7 +49,7 @@ def inputs(kind: str, processor) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("kind", worlds.CLASSES)
+@pytest.mark.parametrize("kind", (*worlds.CLASSES, "qwen2-vl"))
 def test_a_micro_batch_costs_what_torch_counts(kind: str, stage: str, world: Path):
     train, lora, checkpointing = STAGES[stage]
     model, processor = worlds.student(kind, world)

@@ -72,7 +72,7 @@ def test_a_step_on_real_tensors_takes_the_estimated_memory(trained: str, checkpo
     assert foretold == pytest.approx(alive.peak, rel=0.1)
 
 
-@pytest.mark.parametrize("kind", worlds.CLASSES)
+@pytest.mark.parametrize("kind", (*worlds.CLASSES, "qwen2-vl", "mistral3"))
 def test_every_class_of_student_can_be_estimated_and_stays_as_it_is(kind: str, tmp_path: Path):
     model, _ = worlds.student(kind, worlds.parts(tmp_path))
     before = {name: (p.requires_grad, p.device) for name, p in model.named_parameters()}
