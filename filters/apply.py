@@ -235,7 +235,7 @@ def _packaging_fingerprint(recipe: Recipe, labels: Mapping[str, TraceLabel]) -> 
 def only_inputs_differ(before: Manifest | None, fields: dict[str, Any]) -> bool:
     """Whether the last result was made by the same settings from other traces or other labels."""
     changed = manifest.changes(before.fields, fields).keys() if before is not None else set()
-    return bool(changed) and changed <= {"generate.fingerprint", "generate.outputs", "extractors.human.labels"}
+    return bool(changed) and changed <= {"generate.fingerprint", "generate.outputs", human_verdicts.FIELD}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,10 +23,12 @@ from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import DEFAULT_RULES, Select
 from distill.reports.text_table import table
+from distill.trace_records.human_labels import read_labels
 from filters.decisions import rules as conditions
 from filters.decisions.array_decisions import ArrayDecisions, PolicyArrays
 from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition
 from filters.decisions.trace_arrays import GROUPS, Flags, TraceArrays
+from filters.run_signals import human_verdicts
 from filters.signals.schema import FACTS, SIDE
 from filters.tables.signal_database import parquet_rows, signals_of
 
@@ -121,7 +123,7 @@ def what_if(recipe: Recipe, run: Path, *, threads: int | None = None, last: Last
             groups={name: _counts_by_value(groups, position) for position, name in enumerate(GROUPS)},
             reasons={name: (before.get(name, 0), after.get(name, 0)) for name in {**before, **after}},
             moved=_moved(traces, decisions),
-            notes=tuple(_notes(recipe, columns, rules, done)),
+            notes=(*_notes(recipe, columns, rules, done), *_new_labels(run, done)),
         )
 
 
@@ -256,6 +258,12 @@ def _notes(recipe: Recipe, columns: pa.Schema, rules: Iterable[Condition], done:
                 f"the rule {rule.name} reads {', '.join(missing)}, which was not measured: it drops nothing here; "
                 "name it in filter.signals and run `distill filter --fresh`"
             )
+
+
+def _new_labels(run: Path, done: Manifest) -> Iterable[str]:
+    before = done.fields.get(human_verdicts.FIELD)
+    if before is not None and before != human_verdicts.identity(read_labels(run))["labels"]:
+        yield "labels were given since the run was filtered: `distill filter` reads them, this comparison does not"
 
 
 def _families(columns: pa.Schema) -> dict[str, str]:

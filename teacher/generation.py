@@ -195,7 +195,7 @@ class Generation:
             counts=_manifest_counts(
                 self.plan, tallies, outcomes, traces, sum(each.odd for each in self.indexes.values())
             ),
-            tokens=sum((tally.tokens for tally in tallies.values()), Counter[str]()),
+            tokens=_manifest_tokens(tallies),
             versions=versions("aiohttp", "orjson", "pillow") | engines,
             seconds=round(time.monotonic() - started, 3),
         ).write(self.plan.folder)
@@ -315,3 +315,13 @@ def _manifest_counts(
     if odd:
         counts["odd_numbers"] = odd
     return counts
+
+
+def _manifest_tokens(tallies: Mapping[str, Tally]) -> dict[str, int]:
+    """The tokens of all replies, replaced attempts included; `NAME.output` of each teacher of whom all are known."""
+    of_teacher = {
+        f"{name}.output": tally.tokens["reasoning"] + tally.tokens["answer"]
+        for name, tally in tallies.items()
+        if not tally.without_usage
+    }
+    return {**sum((tally.tokens for tally in tallies.values()), Counter[str]()), **of_teacher}

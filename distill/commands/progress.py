@@ -261,8 +261,10 @@ def _line(progress: "Progress", clock: _Clock | None) -> str:
     if clock is not None and progress.done < progress.total and (rate := clock.rate(progress)) > 0:
         eta = duration((progress.total - progress.done) / rate)
         parts += [f"{rate:.1f}/s" if rate >= 1 else f"{rate:.2g}/s", f"ETA {eta}"]
-    facts = progress.facts.items()
-    parts += [f"{name.replace('_per_s', '/s').replace('_', ' ')} {_fact(fact)}" for name, fact in facts]
+    # The work that was there has been paid for by other commands, but its outcomes are among the facts.
+    names = {"cost": "cost of this command"} if progress.resumed else {}
+    words = [names.get(name, name.replace("_per_s", "/s").replace("_", " ")) for name in progress.facts]
+    parts += [f"{word} {_fact(fact)}" for word, fact in zip(words, progress.facts.values(), strict=True)]
     return visible(redact.message(f"{progress.stage}: {', '.join(parts)}"))
 
 

@@ -101,7 +101,7 @@ def _stages(run: Path) -> str:
         damaged = f", {counted(len(state['damaged_files']), 'file')} damaged" if state.get("damaged_files") else ""
         seconds = f"{state['seconds']:,.0f} s" if "seconds" in state else ""
         rows.append((stage, state["state"] + damaged, seconds, state.get("finished_at", "")))
-    return table(("stage", "state", "took", "finished at"), rows)
+    return table(("stage", "state", "last command took", "finished at"), rows)
 
 
 def read_progress(run: Path) -> dict[str, Any] | None:
@@ -209,7 +209,7 @@ def training(run: Path) -> str:
         )
     if not rows:
         return ""
-    head = ("trained", "rows", "steps", "trainable", "tokens", "took")
+    head = ("trained", "rows", "steps", "trainable", "tokens", "last command took")
     return "\n".join([table(head, rows), *filter(None, [as_text(read_findings(run, "train "))])])
 
 

@@ -174,12 +174,16 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(count="{:,.0f}".format, percent=_percent, plain=_plain, digest=_digest, slug=_slug)
+    environment.filters.update(count="{:,.0f}".format, percent=percent, plain=_plain, digest=_digest, slug=_slug)
     return environment
 
 
-def _percent(share: float, digits: int = 1) -> str:
-    return f"{100 * share:.{digits}f} %"
+def percent(share: float, digits: int = 1) -> str:
+    """A share in percent, which is 0 or 100 only where the share is."""
+    rounded, least = f"{100 * share:.{digits}f}", 10.0**-digits
+    if share > 0 and not float(rounded):
+        return f"under {least:.{digits}f} %"
+    return f"over {100 - least:.{digits}f} %" if share < 1 and float(rounded) == 100 else f"{rounded} %"
 
 
 def _digest(code: str) -> str:

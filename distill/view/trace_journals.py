@@ -17,13 +17,20 @@ from distill.trace_records.trace_lines import trace_fault
 JOURNAL = pa.schema(
     [
         *((name, pa.string()) for name in ("id", "sample_id", "teacher", "outcome", "finish_reason", "answer")),
-        *((name, pa.int64()) for name in ("k", "reasoning_tokens", "answer_tokens", "start")),
+        *((name, pa.int64()) for name in ("k", "attempt", "reasoning_tokens", "answer_tokens", "start")),
         ("latency_s", pa.float64()),
         ("hinted", pa.bool_()),
+        ("draft", pa.string()),
         ("journal", pa.string()),
     ]
 )
 _BATCH = 2_000
+_OF_TRACE = "sample_id, teacher, k, draft"
+FATES = f"""SELECT journal.*,
+    CASE WHEN attempt < last THEN 'replaced by another attempt' ELSE 'not filtered' END AS fate
+    FROM journal LEFT JOIN (SELECT {_OF_TRACE}, max(attempt) AS last FROM journal WHERE attempt > 0 GROUP BY ALL)
+    USING ({_OF_TRACE})"""
+"""SQL of the journals with the fate of each reply: few are further attempts, so the join is small."""
 
 
 class TraceJournals:

@@ -24,7 +24,7 @@ from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import Filter
 from distill.view.filtered_traces import OWN, create_facts, create_scanned, with_labels
-from distill.view.trace_journals import JOURNAL, TraceJournals
+from distill.view.trace_journals import FATES, JOURNAL, TraceJournals
 from filters.decisions.rules import Condition, check, check_condition
 from filters.tables.signal_database import (
     Tables,
@@ -100,9 +100,9 @@ class TraceTable:
             domain = "samples.domain" if more else "NULL::VARCHAR"
             if more:
                 self._database.execute(f"CREATE TEMP VIEW samples AS SELECT * FROM {parquet_rows([samples])}")
-            joined = "LEFT JOIN samples ON samples.id = journal.sample_id" if more else ""
-            self._database.execute(f"""CREATE TEMP VIEW facts AS SELECT journal.*, {domain} AS domain,
-                'not filtered' AS fate, []::VARCHAR[] AS rules FROM journal {joined}""")
+            joined = "LEFT JOIN samples ON samples.id = replies.sample_id" if more else ""
+            self._database.execute(f"""CREATE TEMP VIEW facts AS SELECT replies.*, {domain} AS domain,
+                []::VARCHAR[] AS rules FROM ({FATES}) AS replies {joined}""")
         self._database.execute(_LABELS)
         self._database.execute(f"CREATE TEMP VIEW traces AS {with_labels('facts')}")
         self._has_samples = bool(more)

@@ -17,6 +17,7 @@ import duckdb
 
 from distill.recipe.sections.filter import SPOKEN_FOR, Select
 from distill.reports.findings import is_above, is_below
+from distill.reports.text_table import counted
 from distill.stats.intervals import wilson
 from distill.types import Sample, Trace
 from filters.decisions.limits import MIX, Limit
@@ -71,7 +72,9 @@ class DatasetCheck:
 
     @property
     def bound(self) -> str:
-        """Its limit in words."""
+        """Its limit in words; a share that may have any value has none."""
+        if self.limit == 1:
+            return "none"
         return f"{'at least' if self.name == RELATED else 'at most'} {100 * self.limit:.0f} %"
 
 
@@ -126,7 +129,8 @@ def measure(
             "answer is wrong by the gold answer",
             (wrong, judged),
             WRONG_LIMIT,
-            "{share} of the selected traces answer wrongly ({count}); the student would learn that. "
+            "{share} of the selected answers that a gold answer decides are wrong ({count}); the student would learn "
+            "that. "
             "Drop them with a rule: \"answer_verdict = 'wrong'\"",
         ),
         undecided,
@@ -144,7 +148,8 @@ def measure(
             "rationale concludes something else than its answer",
             _conclusions(pairs, workers),
             CONTRADICTED_LIMIT,
-            "{share} of the selected rationales have another conclusion than the answer that follows ({count}); "
+            "{share} of the selected rationales with a conclusion have another one than the answer that follows "
+            "({count}); "
             "rationales may have been mixed up between questions. Look at some with `distill explain`; to drop "
             'them add "conclusion" to filter.signals and the rule "conclusion = \'contradicts\'"',
         ),
@@ -153,8 +158,8 @@ def measure(
             "rationale states values that the chart's table does not support",
             (ungrounded, grounded),
             UNGROUNDED_LIMIT,
-            "{share} of the selected rationales about charts state values that the chart's table does not support "
-            '({count}); drop them with a rule: "unsupported_values > 0"',
+            "{share} of the selected rationales with values that a chart's table can judge state some that it does "
+            'not support ({count}); drop them with a rule: "unsupported_values > 0"',
         ),
         _related_check(pairs),
         templated,
@@ -175,9 +180,9 @@ _COUNTED = """
 _SAMPLED = f"SELECT id FROM decisions WHERE selected ORDER BY id LIMIT {SAMPLE}"
 
 
-def _upper_check(name: str, about: str, counted: tuple[int, int], limit: float, warning: str) -> DatasetCheck:
+def _upper_check(name: str, about: str, of: tuple[int, int], limit: float, warning: str) -> DatasetCheck:
     """A share that should be low."""
-    count, checked = counted
+    count, checked = of
     warning_text = ""
     if is_above(count, checked, limit):
         warning_text = warning.format(share=f"{100 * count / checked:.0f} %", count=f"{count:,} of {checked:,}")
@@ -200,16 +205,14 @@ def _undecided_check(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck,
         "answer is undecided against the gold answer",
         (chosen, judged),
         UNDECIDED_LIMIT,
-        f"{{share}} of the selected answers are undecided against the gold answer ({{count}}); for {unsupported:,} "
-        "of them, neither agreement nor the judge supports the answer. Drop those with the default rule "
-        "undecided_answer, or let a teacher judge them (filter.judge)",
+        "{share} of the selected answers to questions with a gold answer are undecided against it ({count}); for "
+        f"{unsupported:,} of them, neither agreement nor the judge supports the answer. Drop those with the default "
+        "rule undecided_answer, or let a teacher judge them (filter.judge)",
     )
     reasons = (
         f"{by_judge:,} by the judge, {chosen - by_judge - unsupported:,} by agreement, {unsupported:,} by neither"
     )
-    note = (
-        f"of {total:,} answers that are undecided against the gold answer {chosen:,} are in the dataset ({reasons})"
-    )
+    note = f"of {counted(total, 'answer')} undecided against the gold answer, {chosen:,} in the dataset ({reasons})"
     left_out = total - chosen - dropped
     rest = f", the selection left {left_out:,} out" if left_out else ""
     return check, ((f"{note}, rules dropped {dropped:,}{rest}",) if total else ())
@@ -320,18 +323,18 @@ def _leak_check(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck, tupl
     sets = ", ".join(f"[data.{source}]" for source, *_, count in rows if count)
     check = DatasetCheck(
         name="leaked",
-        about="question stands in a test set with its picture",
+        about="question stands in a test set with its picture (counted in questions)",
         count=chosen,
         checked=questions,
         limit=0.0,
-        warning=f"{chosen:,} questions of the dataset are in {sets} with their images, so a score there would be too "
-        "high. Drop them with a rule: \"contamination = 'pair'\""
+        warning=f"{counted(chosen, 'question')} of the dataset in {sets} with the images, so a score there would be "
+        "too high. Drop them with a rule: \"contamination = 'pair'\""
         if chosen
         else "",
     )
     notes = tuple(
-        f"{question_count - count:,} of the questions are in [data.{source}] with their pictures; none of "
-        "their traces is in the dataset, but other sources may hold them too"
+        f"{counted(question_count - count, 'question')} in [data.{source}] with the pictures, but without a trace in "
+        "the dataset; other sources may hold them too"
         for source, question_count, count in rows
         if question_count > count
     )
@@ -345,8 +348,8 @@ def _shown_test_images(database: duckdb.DuckDBPyConnection) -> list[str]:
         FROM local JOIN decisions USING (id) WHERE contamination = 'image' AND selected GROUP BY 1 ORDER BY 1"""
     ).fetchall()
     return [
-        f"{count:,} questions of the dataset show a picture of [data.{source}] under another question; training "
-        "refuses that unless allow_overlap = true is set under [eval]. Split by picture (`distill split`), or drop "
-        "them with a rule: \"contamination = 'image'\""
+        f"{counted(count, 'question')} of the dataset with a picture of [data.{source}] under another question; "
+        "training refuses that unless allow_overlap = true is set under [eval]. Split by picture (`distill split`), "
+        "or drop them with a rule: \"contamination = 'image'\""
         for source, count in rows
     ]

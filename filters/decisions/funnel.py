@@ -8,8 +8,9 @@ import duckdb
 
 from filters.signals.base import ERROR, TIMED_OUT
 
+_CORRECT = "outcome = 'complete' AND answer_verdict = 'correct'"
 _STEPS = {
-    "local": {"asked": "true", "complete": "outcome = 'complete'", "correct": "answer_verdict = 'correct'"},
+    "local": {"asked": "true", "complete": "outcome = 'complete'", "correct": _CORRECT},
     "decisions": {"kept": "kept", "selected": "selected"},
 }
 """By table, for each is counted by itself: a join would hold the ids of all traces."""

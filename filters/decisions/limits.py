@@ -28,6 +28,8 @@ class Limit:
     before: int
     """Traces that the limits before it left."""
     after: int
+    kept: int
+    """Traces that the rules kept."""
     why: str = ""
     """The kind of trace that sets the limit, with the number of its traces."""
 
@@ -41,7 +43,11 @@ class Limit:
 
     def __str__(self) -> str:
         because = f": {self.why}" if self.why else ""
-        return f"filter.select: {self.setting} leaves {self.after:,} of {self.before:,} kept traces{because}"
+        kept = self.before == self.kept
+        given = (
+            f"{self.before:,} kept traces" if kept else f"the {self.before:,} traces that the limits before it left"
+        )
+        return f"filter.select: {self.setting} leaves {self.after:,} of {given}{because}"
 
 
 def measure(database: duckdb.DuckDBPyConnection, select: Select) -> tuple[Limit, ...]:
@@ -54,10 +60,10 @@ def measure(database: duckdb.DuckDBPyConnection, select: Select) -> tuple[Limit,
     ).fetchall()
     counts: dict[str, int] = dict(rows)
     limits: list[Limit] = []
-    before = sum(counts.values())
+    before = kept = sum(counts.values())
     for name, limit in ((_PER_TEACHER, select.per_teacher), (_PER_QUESTION, select.per_question)):
         after = before - counts.get(name, 0)
-        limits.append(Limit(name=name, setting=f"{name} = {limit}", before=before, after=after))
+        limits.append(Limit(name=name, setting=f"{name} = {limit}", before=before, after=after, kept=kept))
         before = after
     if select.mix and before:
         scarcest_kind = find_scarcest(_kinds(database, select), select.mix)
@@ -68,12 +74,15 @@ def measure(database: duckdb.DuckDBPyConnection, select: Select) -> tuple[Limit,
                 setting=f"the mix by {shares}",
                 before=before,
                 after=scarcest_kind.total,
+                kept=kept,
                 why=str(scarcest_kind),
             )
         )
         before = scarcest_kind.total
     limits.append(
-        Limit(name=_LIMIT, setting=f"limit = {select.limit}", before=before, after=counts.get("selected", 0))
+        Limit(
+            name=_LIMIT, setting=f"limit = {select.limit}", before=before, after=counts.get("selected", 0), kept=kept
+        )
     )
     return tuple(limit for limit in limits if limit.is_large)
 

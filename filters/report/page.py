@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 import duckdb
 
+from distill.artifacts.manifest import Manifest
 from distill.recipe.recipe import Recipe
 from distill.reports import html
+from distill.reports.text_table import counted
 from filters.decisions.dataset_checks import Health
 from filters.decisions.funnel import STEPS, Funnel
 from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition
@@ -45,6 +47,7 @@ def write(
     select = recipe.filter.select
     unit = _unit(facts)
     overlap, leaks = report_overlap.duplicates(facts), report_overlap.contamination(facts)
+    generated = Manifest.read(path.parent.parent / "generate")
     selected = examples.selected(facts)
     dropped = _dropped(facts, rules, funnel)
     ids = [*selected, *leaks.examples, *(name for row in dropped for name in row["ids"])]
@@ -75,11 +78,11 @@ def write(
         absent=facts.absent,
         unit=unit,
         distributions=distributions.measure(facts),
-        lengths=_histograms(facts, "rationale_tokens", "teacher", "selected", "traces, median {:,.0f}"),
+        lengths=_histograms(facts, "rationale_tokens", "teacher", "selected", ("trace", "median {:,.0f}")),
         difficulty=_histograms(
-            facts, "question_pass_rate", "domain", _FIRST, "questions, median {:.0f} %", bins=10, scale=100
+            facts, "question_pass_rate", "domain", _FIRST, ("question", "median {:.0f} %"), bins=10, scale=100
         ),
-        teachers=teachers.compare(facts, index, unit),
+        teachers=teachers.compare(facts, generated.tokens if generated else {}, unit),
         overlap=overlap,
         leaks=leaks,
         selected=selected,
@@ -106,13 +109,8 @@ def _figures(facts: TableFacts, funnel: Funnel, unit: str) -> list[tuple[str, st
 
 
 def _share(part: int, whole: int) -> str:
-    """A share in percent, which says 0 or 100 where it is."""
-    if not whole:
-        return "none"
-    rounded = f"{100 * part / whole:.0f}"
-    if rounded == "0" and part:
-        return "under 1 %"
-    return "over 99 %" if rounded == "100" and part < whole else f"{rounded} %"
+    """A share in percent."""
+    return html.percent(part / whole, 0) if whole else "none"
 
 
 def _unit(facts: TableFacts) -> str:
@@ -156,14 +154,28 @@ def _dropped(facts: TableFacts, rules: list[Condition], funnel: Funnel) -> list[
 
 
 def _histograms(
-    facts: TableFacts, column: str, group: str, where: str, detail: str, *, bins: int = 24, scale: float = 1
+    facts: TableFacts,
+    column: str,
+    group: str,
+    where: str,
+    detail: tuple[str, str],
+    *,
+    bins: int = 24,
+    scale: float = 1,
 ) -> list[dict[str, Any]]:
-    """A histogram of a column for each teacher or domain. `detail` has a place for the median, times `scale`."""
+    """A histogram of a column for each teacher or domain.
+
+    `detail`: what is counted, and a place for the median, times `scale`.
+    """
     if not facts.has(column):
         return []
     plots = distributions.groups(facts, facts.columns[column], group, where, bins=bins)
     return [
-        {"caption": name or f"(no {group})", "detail": f"{count:,} {detail.format(scale * middle)}", "bins": bars}
+        {
+            "caption": name or f"(no {group})",
+            "detail": f"{counted(count, detail[0])}, {detail[1].format(scale * middle)}",
+            "bins": bars,
+        }
         for name, (bars, count, middle) in plots.items()
     ]
 

@@ -6,18 +6,14 @@ come out the same every time.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from statistics import fmean
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from distill.trace_records.token_counts import output_tokens
+from distill.reports import html
 from filters.report.table import TableFacts
-from filters.tables.trace_index import PlannedTraces
 
 FIT = "student_rank_surprisal"
 """What ranks teachers for a student (arXiv 2601.14249); low fits."""
-COST_SAMPLE = 200
-"""Traces of each teacher whose tokens are looked up: they stand in the journals only."""
 _SURE_QUESTIONS = 20
 """Fewer shared questions do not carry a comparison."""
 _Z = 1.96
@@ -45,7 +41,8 @@ class TeacherTable:
     fits: dict[str, MedianInterval]
 
 
-def compare(facts: TableFacts, index: PlannedTraces, unit: str) -> TeacherTable:
+def compare(facts: TableFacts, tokens: Mapping[str, int], unit: str) -> TeacherTable:
+    """`tokens` are those of a generate stage's manifest."""
     teachers = [name for (name,) in facts.rows("SELECT DISTINCT teacher FROM page ORDER BY 1")]
     counts: dict[str, dict[str, int]] = {
         name: dict(zip(_COUNTS, row, strict=True))
@@ -88,14 +85,13 @@ def compare(facts: TableFacts, index: PlannedTraces, unit: str) -> TeacherTable:
             "median by question (95 % interval); lower fits the student better",
             lambda name: _interval(fits.get(name)),
         )
-    costs = {name: _cost(facts, index, name) for name in teachers}
-    if any(cost is not None for cost in costs.values()):
-        add("teacher tokens a trace", f"mean of {COST_SAMPLE} traces at most", lambda name: _number(costs[name], 1))
-        add(
-            "teacher tokens for a kept trace",
-            "the dropped ones paid for as well",
-            lambda name: _number(_per_kept(costs[name], counts[name]), 1),
-        )
+    if any(f"{name}.output" in tokens for name in teachers):
+        for label, note, share in (
+            ("teacher tokens a trace", "those of replaced attempts included", "answered"),
+            ("teacher tokens for a kept trace", "those of replaced attempts and dropped traces included", "kept"),
+        ):
+            costs = [_mean(tokens.get(f"{name}.output"), counts[name][share]) for name in teachers]
+            rows.append((label, note, [_number(cost, 1) for cost in costs]))
     return TeacherTable(teachers=teachers, rows=rows, verdict=_verdict(facts, teachers, fits), fits=fits)
 
 
@@ -104,9 +100,9 @@ _MEASURES = (
     ("mean rationale, {unit}", "kept traces", "rationale_tokens", "favg(rationale_tokens) FILTER (kept)", 1),
     (
         "traces with unsupported values",
-        "of rationales that a chart's table could judge",
+        "of rationales with values or labels that a chart's table can judge",
         "unsupported_values",
-        "favg(CASE WHEN unsupported_values > 0 THEN 1.0 WHEN unsupported_values = 0 THEN 0.0 END)",
+        "favg((unsupported_values > 0)::INTEGER) FILTER (grounding_checked > 0)",
         "percent",
     ),
     ("agree with themselves", "mean self-consistency", "self_consistency", "favg(self_consistency)", "percent"),
@@ -131,13 +127,17 @@ _MEASURES = (
 
 
 def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else "–"
+    return html.percent(part / whole) if whole else "–"
 
 
 def _number(value: float | None, digits: int | str) -> str:
     if value is None:
         return "–"
-    return f"{100 * value:.1f} %" if digits == "percent" else f"{value:,.{digits}f}"
+    return html.percent(value) if digits == "percent" else f"{value:,.{digits}f}"
+
+
+def _mean(total: int | None, count: int) -> float | None:
+    return total / count if total is not None and count else None
 
 
 def _interval(interval: MedianInterval | None) -> str:
@@ -146,24 +146,6 @@ def _interval(interval: MedianInterval | None) -> str:
     if math.isinf(interval.low):
         return f"{interval.middle:.2f} (too few questions for an interval)"
     return f"{interval.middle:.2f} ({interval.low:.2f} to {interval.high:.2f})"
-
-
-# --- cost -------------------------------------------------------------------------------------------------------
-
-
-def _cost(facts: TableFacts, index: PlannedTraces, teacher: str) -> float | None:
-    """Mean tokens of a teacher's traces with the smallest ids: a fair sample, for ids are hashes."""
-    ids = facts.rows(
-        f"SELECT id FROM page WHERE teacher = ? AND outcome <> 'error' ORDER BY id LIMIT {COST_SAMPLE}", [teacher]
-    )
-    traces = list(index.traces([name for (name,) in ids]))
-    tokens = [output_tokens(asdict(trace.usage), trace.outcome) for trace in traces]
-    counted = [count for count in tokens if count is not None]
-    return fmean(counted) if counted else None
-
-
-def _per_kept(tokens: float | None, counts: dict[str, int]) -> float | None:
-    return tokens * counts["answered"] / counts["kept"] if tokens is not None and counts["kept"] else None
 
 
 # --- fit --------------------------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ from filters.tables import run_signal_tables
 
 VERSION = "1"
 """Raised whenever the same labels could get other values."""
+FIELD = "extractors.human.labels"
+"""The field of a filter manifest that holds the digest of the labels."""
 
 
 def identity(labels: Mapping[str, TraceLabel]) -> dict[str, str]:

@@ -55,6 +55,16 @@ def test_progress_is_one_plain_line_a_stage_where_there_is_no_terminal(capsys: p
     assert len(lines) == 2
 
 
+def test_a_resumed_generate_says_that_its_cost_is_that_of_this_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with watch() as on_progress:
+        for resumed in (0, 60):
+            facts = {"complete": 100, "cost": 1.5}
+            stage = f"after {resumed}"
+            on_progress(Progress(stage=stage, done=100, total=100, unit="traces", facts=facts, resumed=resumed))
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("complete 100, cost 1.5") and second.endswith("complete 100, cost of this command 1.5")
+
+
 def test_version_short_help_and_completion_are_there() -> None:
     runner = CliRunner()
     assert runner.invoke(cli.app, ["--version"]).stdout == f"distill {version('cot-distill')}\n"

@@ -16,6 +16,7 @@ from distill.artifacts.files import describe, file_sha256
 from distill.artifacts.manifest import Manifest
 from distill.cli import app
 from distill.errors import RecipeError, StaleError
+from distill.trace_records.human_labels import LabelJournal
 from filters.apply import apply
 from filters.signals import registry
 from filters.what_if import LastTraces, as_text, what_if
@@ -229,6 +230,18 @@ def test_what_was_measured_otherwise_or_not_at_all_is_said(run):
     assert "filter.duplicates.threshold = 0.5 is asked for, but the signals were measured with 0.8" in notes[0]
     assert "the rule far reads student, which was not measured" in notes[1] and len(notes) == 2
     assert not what_if(other(run, "[filter.judge]\nmax_tokens = 7\n"), run).notes
+
+
+def test_labels_that_the_signals_do_not_hold_are_said(tmp_path):
+    fixtures.generate_folder(tmp_path / "run", *fixtures.small_world(tmp_path / "pictures"))
+    recipe = fixtures.recipe(tmp_path, '[filter]\nsignals = ["answer", "human"]\nrules = []\n')
+    apply(recipe, tmp_path / "run")
+    assert not what_if(recipe, tmp_path / "run").notes
+    labels = LabelJournal(tmp_path / "run")
+    labels.add({"trace": _rows(tmp_path / "run/filter/decisions.parquet")[0]["id"], "label": "wrong"})
+    labels.close()
+    (note,) = what_if(recipe, tmp_path / "run").notes
+    assert note.startswith("labels were given since the run was filtered")
 
 
 def test_a_policy_that_cannot_be_right_is_refused(run):

@@ -136,6 +136,10 @@ def generate_folder(
         fields=fields,
         inputs={"samples.parquet": samples_content(folder / "samples.parquet")},
         counts={"traces": len(traces)},
+        tokens={
+            f"{name}.output": sum(each.usage.reasoning + each.usage.answer for each in traces if each.teacher == name)
+            for name in written
+        },
         outputs={str(path.relative_to(folder)): describe(path) for path in sorted(folder.glob("*/*.jsonl"))},
     ).write(folder)
     return folder

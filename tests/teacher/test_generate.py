@@ -48,7 +48,7 @@ def test_every_sample_is_answered_as_often_as_asked_and_the_manifest_says_so(wor
     assert manifest == Manifest.read(world.run / "generate")
     assert manifest.counts["samples"] == 20
     assert manifest.counts["traces"] == manifest.counts["complete"] == manifest.counts["stub.complete"] == 60
-    assert manifest.tokens == {"prompt": 1800, "image": 960, "reasoning": 1260, "answer": 120}
+    assert manifest.tokens == {"prompt": 1800, "image": 960, "reasoning": 1260, "answer": 120, "stub.output": 1380}
     assert manifest.versions["vllm"] == "0.0-stub"
     for name, output in manifest.outputs.items():
         assert file_sha256(world.run / "generate" / name) == output.sha256

@@ -25,7 +25,7 @@ function counted(count, word) { return `${count.toLocaleString("en")} ${word}${c
 function value(what) {
   if (what === null || what === undefined) return "not measured";
   if (typeof what === "boolean") return what ? "yes" : "no";
-  if (typeof what === "number") return Number.isInteger(what) ? what.toLocaleString("en") : what.toPrecision(3);
+  if (typeof what === "number") return what.toLocaleString("en", Number.isInteger(what) ? {} : { maximumSignificantDigits: 3 });
   return typeof what === "object" ? JSON.stringify(what) : String(what);
 }
 

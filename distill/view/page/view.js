@@ -1,5 +1,5 @@
 "use strict";
-const SIZE = 50, LOOK_MS = 5000, READING_MS = 2000, HEADINGS = { fate: "result", rule: "dropped by", label: "your label" };
+const SIZE = 50, LOOK_MS = 5000, READING_MS = 2000, HEADINGS = { fate: "result", rule: "dropped or left out by", label: "your label" };
 const NOTHING = { rows: [], total: null, facets: {} };
 const drafts = new Map();  // texts that a person wrote and has not sent, by field and trace
 const given = new Map();  // how many labels this page gave to a trace
@@ -181,7 +181,7 @@ function drawTrace() {
     ...(open && shown.families.length ? [make("h2", {}, "Signals"), table(shown.families.flatMap((family) =>
       Object.entries(family.values).filter(([, what]) => what !== null).map(([name, what]) => [make("span", { title: state.descriptions[name] || null }, name), value(what)])))] : []),
     make("h2", {}, "Request"),
-    table([["trace", make("code", {}, shown.id)], ["sample", make("code", {}, shown.sample_id)], ["teacher", `${shown.teacher}, attempt ${shown.k}, ${shown.model}`],
+    table([["trace", make("code", {}, shown.id)], ["sample", make("code", {}, shown.sample_id)], ["teacher", `${shown.teacher}, k = ${shown.k}, ${shown.model}`],
       ["outcome", [shown.outcome, shown.finish_reason && `finish reason ${shown.finish_reason}`, shown.error].filter(Boolean).join("; ")],
       ["tokens", Object.entries(shown.usage).map(([name, count]) => `${name} ${count ?? "not known"}`).join(", ")],
       ["settings", Object.entries(shown.params).map(([name, what]) => `${name} ${what}`).join(", ") || "none kept"]])].filter((part) => part !== null));

@@ -29,11 +29,20 @@ class Agreement:
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "agreement",
-        self_consistency=("number", "share of this teacher's answers to the question that agree with this one"),
+        self_consistency=(
+            "number",
+            "share of this teacher's answers to the question, this one included, that agree with this one",
+        ),
         teacher_agreement=("number", "share of the other teachers' answers that agree, each teacher counting once"),
-        pass_rate=("number", "share of this teacher's traces of the question that are correct"),
-        question_pass_rate=("number", "share of all traces of the question that are correct"),
-        difficulty=("text", "hard when at most a third of the question's traces are correct, easy from two thirds"),
+        pass_rate=(
+            "number",
+            "share of this teacher's traces of the question that are correct; undecided ones do not count",
+        ),
+        question_pass_rate=(
+            "number",
+            "share of all traces of the question that are correct; undecided ones do not count",
+        ),
+        difficulty=("text", "by question_pass_rate: hard up to a third, easy from two thirds"),
         majority_answer=("text", "the answer that more traces gave than any other; empty on a tie"),
         in_majority=("flag", "this trace gave the majority answer"),
     )

@@ -152,3 +152,18 @@ def test_names_that_differ_in_signs_alone_have_ids_of_their_own() -> None:
         '{% for name in names %}<h2 id="{{ name|slug }}">\n</h2>{% endfor %}', names=["a.b", "a-b", "a_b"]
     )
     assert page.count('id="a.b"') == page.count('id="a-b"') == page.count('id="a_b"') == 1
+
+
+@pytest.mark.parametrize(
+    ("share", "digits", "shown"),
+    [
+        (0.0, 1, "0.0 %"),
+        (0.0003, 1, "under 0.1 %"),
+        (0.5, 1, "50.0 %"),
+        (0.9997, 1, "over 99.9 %"),
+        (0.9997, 0, "over 99 %"),
+        (1.0, 0, "100 %"),
+    ],
+)
+def test_a_share_that_is_not_all_or_none_is_not_rounded_to_it(share: float, digits: int, shown: str) -> None:
+    assert html.percent(share, digits) == shown

@@ -74,6 +74,24 @@ def test_an_unknown_column_to_order_by_names_the_columns(run: Path) -> None:
         TraceTable(run).search(Query(order='id" DESC; DROP TABLE labels; --'))
 
 
+def test_a_reply_that_a_further_attempt_replaced_is_counted_apart(run: Path, tmp_path: Path) -> None:
+    here = unfiltered(run, tmp_path)
+    journal = sorted((here / "generate").glob("*/part-*.jsonl"))[0]
+    table = TraceTable(here)
+    table.refresh()
+    before = table.search(Query())
+    assert before["facets"]["fate"] == [("not filtered", before["total"])]
+    last = orjson.loads(journal.read_bytes().splitlines()[-1])
+    with journal.open("ab") as file:
+        file.write(orjson.dumps(last | {"id": "f" * 20, "attempt": 1}, option=orjson.OPT_APPEND_NEWLINE))
+    table.refresh()
+    after = table.search(Query())
+    replaced = "replaced by another attempt"
+    assert after["facets"]["fate"] == [("not filtered", before["total"]), (replaced, 1)]
+    (row,) = table.search(Query(chosen={"fate": [replaced]}))["rows"]
+    assert row["id"] == last["id"]
+
+
 def test_a_run_that_is_being_generated_grows_and_gets_its_decisions(run: Path, tmp_path: Path) -> None:
     here = unfiltered(run, tmp_path)
     journal = sorted((here / "generate").glob("*/part-*.jsonl"))[0]

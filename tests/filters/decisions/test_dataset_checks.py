@@ -55,7 +55,7 @@ def test_a_dataset_with_a_fifth_of_wrong_answers_warns_and_one_with_a_single_one
     settings = '[filter]\nrules = []\nsignals = ["answer"]\n'
     assert apply(recipe(tmp_path, settings), tmp_path / "run").counts["selected.wrong"] == wrong
     warnings = orjson.loads((tmp_path / "run/filter/health.json").read_bytes())["warnings"]
-    said = "20 % of the selected traces answer wrongly (6 of 30)"
+    said = "20 % of the selected answers that a gold answer decides are wrong (6 of 30)"
     assert [line.startswith(said) for line in warnings] == ([True] if warned else [])
 
 
@@ -122,8 +122,8 @@ def test_leaked_questions_that_were_dropped_are_noted_and_those_of_the_dataset_w
     assert (check.count, check.checked) == (
         1,
         2,
-    ) and "1 questions of the dataset are in [data.test]" in check.warning
-    assert notes[0].startswith("2 of the questions are in [data.test] with their pictures; none of their traces")
+    ) and "1 question of the dataset in [data.test] with the images" in check.warning
+    assert notes[0].startswith("2 questions in [data.test] with the pictures, but without a trace in the dataset")
     database.execute("CREATE OR REPLACE TABLE decisions AS SELECT id, true AS selected FROM local")
     check, notes = _leak_check(database)
     assert check.count == 3 and not [note for note in notes if "none of their traces" in note]
@@ -189,8 +189,8 @@ def test_a_tenth_of_rationales_from_a_template_is_noted_and_less_is_not() -> Non
 
 def test_the_health_of_a_dataset_counts_its_faults_and_warns_of_the_size_of_a_mix_alone() -> None:
     limits = (
-        Limit(name="mix", setting="the mix by teacher", before=50, after=10, why="few"),
-        Limit(name="limit", setting="limit = 5", before=10, after=5),
+        Limit(name="mix", setting="the mix by teacher", before=50, after=10, kept=50, why="few"),
+        Limit(name="limit", setting="limit = 5", before=10, after=5, kept=50),
     )
     checks = (
         _upper_check("wrong", "", (30, 60), 0.05, "{count} wrong"),

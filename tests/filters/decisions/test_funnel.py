@@ -23,7 +23,7 @@ ROWS = [
     ("s1", "x", "charts", "complete", "wrong"),
     ("s1", "y", "charts", "truncated", "wrong"),
     ("s2", "x", "scenes", "complete", "correct"),
-    ("s2", "y", "scenes", "truncated", None),
+    ("s2", "y", "scenes", "truncated", "correct"),  # which is not correct: it is not complete
     ("s3", "y", "scenes", "complete", "correct"),
 ]
 

@@ -45,8 +45,8 @@ def test_every_limit_that_leaves_out_more_than_a_tenth_says_so_in_the_order_in_w
     manifest, summary, _, _ = filtered(tmp_path, asked, traces, ALL + select)
     assert [line for line in summary.splitlines() if line.startswith("note: filter.select")] == [
         "note: filter.select: per_teacher = 2 leaves 40 of 60 kept traces",
-        "note: filter.select: per_question = 3 leaves 30 of 40 kept traces",
-        "note: filter.select: limit = 20 leaves 20 of 30 kept traces",
+        "note: filter.select: per_question = 3 leaves 30 of the 40 traces that the limits before it left",
+        "note: filter.select: limit = 20 leaves 20 of the 30 traces that the limits before it left",
     ]
     left_out = {name: count for name, count in manifest.counts.items() if name.startswith("left_out.")}
     assert left_out == {"left_out.per_teacher": 20, "left_out.per_question": 10, "left_out.limit": 10}
@@ -83,7 +83,7 @@ def test_undecided_answers_are_dropped_unless_agreement_speaks_for_them(tmp_path
     assert dropped == {one.id for one in hedging if one.sample_id not in {other.id for other in asked[20:]}}
     assert manifest.counts["rule.undecided_answer"] == 20 and manifest.counts["selected.undecided"] == 20
     assert (
-        "of 40 answers that are undecided against the gold answer 20 are in the dataset (0 by the judge, 20 by "
+        "of 40 answers undecided against the gold answer, 20 in the dataset (0 by the judge, 20 by "
         "agreement, 0 by neither), rules dropped 20"
     ) in summary
 
@@ -93,8 +93,10 @@ def test_a_dataset_of_undecided_answers_warns_whatever_the_rules_are(tmp_path):
     traces = [trace(one, HEDGED[place % 3], f"Seen in {place}.") for place, one in enumerate(asked)]
     manifest, summary, card, _ = filtered(tmp_path, asked, traces, ALL)
     assert manifest.counts["selected.undecided"] == 30 and manifest.counts["warnings"] >= 1
-    assert "100 % of the selected answers are undecided against the gold answer (30 of 30)" in summary
-    assert "30 are in the dataset (0 by the judge, 0 by agreement, 30 by neither), rules dropped 0" in summary
+    assert (
+        "100 % of the selected answers to questions with a gold answer are undecided against it (30 of 30)" in summary
+    )
+    assert "30 in the dataset (0 by the judge, 0 by agreement, 30 by neither), rules dropped 0" in summary
     assert "| answer is undecided against the gold answer | 100.0 % |" in card
     checks = orjson.loads((tmp_path / "run/filter/health.json").read_bytes())["checks"]
     assert next(check for check in checks if check["name"] == "undecided")["count"] == 30
@@ -116,13 +118,13 @@ def test_test_pictures_under_other_questions_are_noted_with_what_follows(tmp_pat
     asked = [sample("How many towers are red?", "4", images=[one]) for one in shown]
     text = '[data.test]\nsource = "test.jsonl"\nallow_outside_root = true\n[filter]\nrules = []\n'
     _, summary, _, _ = filtered(tmp_path, asked, list(map(trace, asked)), text)
-    assert "note: 2 questions of the dataset show a picture of [data.test] under another question" in summary
+    assert "note: 2 questions of the dataset with a picture of [data.test] under another question" in summary
 
 
 @pytest.mark.parametrize(
     ("before", "after", "large"), [(100, 90, False), (100, 89, True), (10, 9, False), (10, 8, True), (0, 0, False)]
 )
 def test_a_limit_is_large_where_it_leaves_out_more_than_a_tenth(before, after, large):
-    limit = Limit(name="limit", setting="limit = 5", before=before, after=after)
+    limit = Limit(name="limit", setting="limit = 5", before=before, after=after, kept=before)
     assert limit.is_large is large and limit.left_out == before - after
     assert str(limit) == f"filter.select: limit = 5 leaves {after} of {before} kept traces"

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from run_fixtures import generate_folder, picture, recipe, sample, small_world, trace
 
+from distill.artifacts.manifest import Manifest
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import Filter, Mix, Rule, Select
 from filters.apply import apply
@@ -17,7 +18,6 @@ from filters.report import table as report_table
 from filters.signals import registry, schema
 from filters.tables import run_signal_tables
 from filters.tables.signal_database import Tables
-from filters.tables.trace_index import index
 
 SCHEMAS = registry.schemas(Recipe())
 RULES = """
@@ -127,8 +127,7 @@ def compare(run, values, tmp_path):
     run_signal_tables.write(part, rows, schema.STUDENT, {})
     tables = replace(Tables.of(run / "filter"), side={"student": (part,)})
     database = decide.database(tables, run / "filter/decisions.parquet")
-    traces = index(run / "generate", tmp_path / "samples", 10_000)
-    return teachers.compare(report_table.gather(database, SCHEMAS), traces, "words")
+    return teachers.compare(report_table.gather(database, SCHEMAS), {}, "words")
 
 
 def two_teachers(tmp_path, questions=40):
@@ -185,10 +184,10 @@ def test_a_teacher_that_is_worse_on_the_shared_questions_is_not_called_better_th
     assert "there b fits better" in found.verdict and "holds 0" not in found.verdict
 
 
-def test_without_fit_the_page_says_how_to_get_it(run, tmp_path):
+def test_without_fit_the_page_says_how_to_get_it(run):
     database = decide.database(Tables.of(run / "filter"), run / "filter/decisions.parquet")
-    traces = index(run / "generate", tmp_path / "samples", 10_000)
-    found = teachers.compare(report_table.gather(database, SCHEMAS), traces, "words")
+    tokens = Manifest.read(run / "generate").tokens
+    found = teachers.compare(report_table.gather(database, SCHEMAS), tokens, "words")
     assert "was not measured" in found.verdict and "filter.student.per_teacher" in found.verdict
     shown = {label: cells for label, _, cells in found.rows}
     assert found.teachers == ["brief", "structured"] and shown["traces"] == ["12", "36"]
@@ -196,19 +195,32 @@ def test_without_fit_the_page_says_how_to_get_it(run, tmp_path):
     assert shown["teacher tokens a trace"] == ["13.0", "13.0"]
 
 
-def test_requests_that_failed_cost_no_tokens_for_a_kept_trace(tmp_path):
+def test_tokens_for_a_kept_trace_are_those_of_all_replies_of_the_teacher(tmp_path):
     samples = [sample(f"How many dots, {n}?", "4", images=[picture(tmp_path, n)]) for n in range(6)]
     traces = [trace(one, "4", f"Four of them, {one.id}.") for one in samples]
     traces = [replace(one, outcome="error") if place < 4 else one for place, one in enumerate(traces)]
     generate_folder(tmp_path / "run", samples, traces)
     apply(recipe(tmp_path, RULES), tmp_path / "run")
     database = decide.database(Tables.of(tmp_path / "run/filter"), tmp_path / "run/filter/decisions.parquet")
-    found = teachers.compare(
-        report_table.gather(database, SCHEMAS), index(tmp_path / "run/generate", tmp_path / "samples", 100), "words"
-    )
-    shown = {label: cells for label, _, cells in found.rows}
+    facts = report_table.gather(database, SCHEMAS)
+    shown = {label: cells for label, _, cells in teachers.compare(facts, {"structured.output": 51}, "words").rows}
     assert shown["traces"] == ["6"] and shown["kept"] == ["33.3 %"]
-    assert shown["teacher tokens for a kept trace"] == shown["teacher tokens a trace"]
+    # Four requests failed and cost nothing.
+    assert shown["teacher tokens a trace"] == shown["teacher tokens for a kept trace"] == ["25.5"]
+    unknown = {label for label, *_ in teachers.compare(facts, {"reasoning": 51}, "words").rows}
+    assert "traces" in unknown and not any("tokens a trace" in label for label in unknown)
+
+
+def test_a_rationale_without_values_is_none_that_a_table_could_judge(run):
+    database = decide.database(Tables.of(run / "filter"), run / "filter/decisions.parquet")
+    facts = report_table.gather(database, SCHEMAS)
+    places = "grounding_checked = rowid % 2, unsupported_values = (rowid % 4 = 1)::INTEGER"
+    facts.database.execute(f"UPDATE page SET {places}")
+    judged = facts.rows(
+        "SELECT teacher, sum(unsupported_values), sum(grounding_checked) FROM page GROUP BY 1 ORDER BY 1"
+    )
+    shown = {label: cells for label, _, cells in teachers.compare(facts, {}, "words").rows}
+    assert shown["traces with unsupported values"] == [f"{100 * found / of:.1f} %" for _, found, of in judged]
 
 
 def test_groups_of_near_duplicates_are_counted_by_size(run):
@@ -246,9 +258,9 @@ def test_only_a_question_with_its_picture_is_called_a_leak(tmp_path):
     found = overlap.contamination(report_table.gather(database, SCHEMAS))
     assert (found.checked, found.leaks, found.selected, len(found.examples)) == (2, 1, 1, 1)
     text = (tmp_path / "run/filter/report.html").read_text()
-    assert "1 selected traces are about a question and picture of a test set" in text
+    assert "1 selected trace is about a question and picture of a test set" in text
     apply(recipe(tmp_path, LEAKS), tmp_path / "run", fresh=True)
-    assert "none of them is selected" in (tmp_path / "run/filter/report.html").read_text()
+    assert "none is selected" in (tmp_path / "run/filter/report.html").read_text()
 
 
 @pytest.mark.parametrize(
