@@ -19,7 +19,7 @@ from distill.artifacts.files import write_text
 from distill.artifacts.journal import read_jsonl, write_jsonl
 from distill.artifacts.layout import RECIPE
 from distill.commands import split
-from distill.commands.init_sources import HUB, SCHEMA, FirstSettings, find_table, packed_hint, read_table
+from distill.commands.init_sources import HUB, SCHEMA, FirstSettings, packed_hint, read_source
 from distill.data import reader
 from distill.data.tables.table_kinds import KINDS
 from distill.errors import DataError, RecipeError, StorageError
@@ -59,16 +59,15 @@ def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
     lines: list[str] = []
     models, comments, lines_of_models = _models(settings)
     with TemporaryDirectory() as folder:
-        table, root = find_table(source, local, Path(folder), settings, lines)
-        guessed, values = read_table(table, root, local, Path(folder), settings, lines)
+        guessed, values, root = read_source(source, local, Path(folder), settings, lines)
+        made = Path(values["source"]).parent == Path(folder)  # it is gone afterwards
         recipe = derived_recipe(Recipe(), {"data": {split.NAME: values}}, f"the data of {source}")
         parts = Path(folder) / "parts"
         try:
             divided = split.split_source(recipe, parts, test=settings.test, seed=settings.seed)
         except DataError as error:  # the rows of a folder of images lie in a file that is gone afterwards
-            message = str(error).replace(str(Path(folder) / "questions.jsonl"), source)
+            message = str(error).replace(values["source"], source) if made else str(error)
             raise DataError(f"{message}{packed_hint(local) if 'missing_image' in message else ''}") from None
-        made = Path(values["source"]).parent == Path(folder)  # it is gone afterwards
         if made and (parts / split.LEFT_OUT).is_file():
             bad_rows = [{**row, "source": str(root or source)} for row in read_jsonl(parts / split.LEFT_OUT)]
             write_jsonl(parts / split.LEFT_OUT, bad_rows)

@@ -14,11 +14,13 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.layout import RECIPE
 from distill.commands import split
-from distill.data import guessed_columns, image_search, image_tables, sources, table_search
+from distill.data import guessed_choices, guessed_columns, image_search, image_tables, reader, sources, table_search
 from distill.data.guessed_columns import ROLES, GuessedSource
 from distill.data.images.image_suffixes import OTHER_IMAGES, image_suffixes
 from distill.data.sources import NoSplitError, SourceTable
 from distill.data.tables.table_kinds import KINDS, SHARDS, suffix_of
+from distill.data.trees.found_rows import UnclearRowsError, require_no_unread_choices, write_found
+from distill.data.trees.tree_files import SUFFIXES
 from distill.errors import DataError, RecipeError
 from distill.recipe.loading import derived_recipe
 from distill.recipe.recipe import Recipe
@@ -61,6 +63,77 @@ class FirstSettings:
     memory_gib: float | None
     force: bool
     ask: AskColumn | None
+
+
+def read_source(
+    source: str, local: Path, folder: Path, settings: FirstSettings, lines: list[str]
+) -> tuple[GuessedSource, dict[str, Any], Path | None]:
+    """What the columns of the user's table hold, its data section, and the folder of images without a table.
+
+    Data that is no table is made into one in `folder` if questions, images and answers are found in it.
+    """
+
+    def read_given(settings: FirstSettings) -> tuple[GuessedSource, dict[str, Any], Path | None]:
+        table, root = find_table(source, local, folder, settings, lines)
+        return *read_table(table, root, local, folder, settings, lines), root
+
+    given_lines = list(lines)
+    read: tuple[GuessedSource, dict[str, Any], Path | None] | None = None
+    refused: DataError | RecipeError | None = None
+    try:
+        read = read_given(replace(settings, ask=None))
+        if source.startswith(HUB) or read[2] is not None or _is_whole(read, settings):
+            return read
+    except (DataError, RecipeError) as error:
+        refused = error
+    said, lines[:] = list(lines), given_lines
+    unclear = ""
+    if not settings.questions and settings.most_images is None and local.exists():
+        try:
+            if found := _read_found(local.resolve(), folder, settings, lines):
+                return *found, None
+        except UnclearRowsError as error:
+            unclear = f". As records it cannot be read, too: {error}"
+    lines[:] = said
+    if read is not None:
+        return read
+    if settings.ask is not None:
+        lines[:] = given_lines
+        return read_given(settings)
+    raise type(refused)(f"{refused}{unclear}") from None  # type: ignore[misc]  # it is set where nothing was read
+
+
+def _is_whole(read: tuple[GuessedSource, dict[str, Any], Path | None], settings: FirstSettings) -> bool:
+    """Whether the first rows of a table can be read, and it has right answers, or need have none."""
+    answered = read[0].columns.get("answer") or read[0].format not in ("plain", "scienceqa")
+    return bool(answered or "answer" in settings.columns) and not reader.first_fault(_recipe(read[1]), split.NAME)
+
+
+def _read_found(
+    local: Path, folder: Path, settings: FirstSettings, lines: list[str]
+) -> tuple[GuessedSource, dict[str, Any]] | None:
+    """As `read_source`, for records that are no table; None where no question, image or answer is found."""
+    out = folder / "found.jsonl"
+    below = guessed_columns.files_below(local, SUFFIXES) if local.is_dir() else [local]
+    files = [file for file in below if not _NOTES.match(file.name) and _own_work(file, local) is None]
+    said = write_found(local, files, out)
+    if said is None:
+        return None
+    near = local if local.is_dir() else local.parent
+    told: list[str] = [said]
+    try:
+        asked = replace(settings, ask=None)
+        guessed, values = read_table({"source": str(out)}, None, near, folder, asked, told)
+        if fault := reader.first_fault(_recipe(values), split.NAME):
+            raise DataError(f"no row can be used ({fault})")
+    except (DataError, RecipeError) as error:
+        raise UnclearRowsError(str(error).replace(f"{out}: ", "")) from None
+    lines += [line.replace(str(out), str(local)) for line in told]
+    answer = guessed.columns.get("answer")
+    if guessed.format == "plain" and isinstance(answer, str):
+        require_no_unread_choices(out, answer)
+    answered = answer or guessed.format not in ("plain", "scienceqa")
+    return (guessed, values) if answered or "answer" in settings.columns else None
 
 
 def find_table(
@@ -201,7 +274,13 @@ def read_table(
             "names, give --column image=NAME"
         )
     table, guessed = _guess(table, given, folder / "questions.jsonl", settings, lines)
-    values = values if table.files != (folder / "questions.jsonl",) else {"source": str(table.files[0])}
+    answer = guessed.columns.get("answer")
+    if guessed.format == "scienceqa" and isinstance(answer, str) and not table.hub and table.kind != SHARDS:
+        table, said = guessed_choices.with_letters(table, answer, folder / "answers.jsonl")
+        lines += said
+    values = values if table.files[0].parent != folder else {"source": str(table.files[0])}
+    if guessed.images_root == folder.resolve():  # the table was made here, and its rows hold their images
+        guessed = replace(guessed, images_root=(given if given.is_dir() else given.parent).resolve())
     if not guessed.names:
         first = next(iter(sources.rows(table)), None)
         raise DataError(
@@ -284,13 +363,25 @@ def _recipe(values: Mapping[str, Any]) -> Recipe:
 
 def _refuse_own_work(table: sources.SourceTable, source: Path) -> None:
     """Raise DataError where a table found in a folder is what an earlier init or a run wrote: it has not all rows."""
-    below = {folder for file in table.files for folder in file.parents if folder.is_relative_to(source)}
-    for folder in sorted(below) if source.is_dir() else ():
-        if (folder / SCHEMA).is_file() or ((folder / RECIPE).is_file() and (folder / "generate").is_dir()):
+    for folder in (_own_work(file, source) for file in table.files) if source.is_dir() else ():
+        if folder is not None:
             raise DataError(
                 f"{source}: the table that would be read, {table.files[0]}, was written by an earlier `distill init` "
                 f"or by a run. Give your table itself as SOURCE, move {folder} elsewhere, or give --question"
             )
+
+
+def _own_work(file: Path, source: Path) -> Path | None:
+    """The folder of an earlier init or a run that a file below a folder lies in."""
+    below = [folder for folder in file.parents if folder.is_relative_to(source)]
+    return next(
+        (
+            folder
+            for folder in below
+            if (folder / SCHEMA).is_file() or ((folder / RECIPE).is_file() and (folder / "generate").is_dir())
+        ),
+        None,
+    )
 
 
 def _asked_column(role: str, guessed: GuessedSource, settings: FirstSettings, label: str) -> str:

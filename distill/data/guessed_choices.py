@@ -1,12 +1,17 @@
 """Whether columns hold choices that a question shows, and answers that name one of them."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
-from distill.data.formats import NO_CHOICES
+from distill.data import sources
+from distill.data.formats import NO_CHOICES, choices_of
 from distill.data.gold_answers import RowError
-from distill.data.row_values import Choices, whole_number
+from distill.data.row_values import LETTERS, Choices, whole_number
+from distill.data.sources import SourceRow, SourceTable
+from distill.data.tables.table_rows import write_rows
 from distill.errors import DataError
 
 _CHOICES = re.compile(
@@ -14,6 +19,9 @@ _CHOICES = re.compile(
     r"([ _.-]?([a-h]|\d))?",
     re.IGNORECASE,
 )
+_LETTER: Final = re.compile(r"[A-Za-z]")
+_MOST_POSITIONS: Final = 10
+"""A number from here on is no position: few questions have as many choices."""
 
 
 def require_shown_choices(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
@@ -35,6 +43,67 @@ def count_from_one(asked: Sequence[tuple[Any, Any]]) -> bool:
         place.isdecimal() and 0 < int(place) <= len(choices.texts) and place not in choices.texts
         for place, choices in places
     )
+
+
+def with_letters(table: SourceTable, answer: str, out: Path) -> tuple[SourceTable, list[str]]:
+    """A table whose answers are texts of choices, with their letters in a file; and what was done, in words.
+
+    A row alone cannot tell whether "2" is the choice "2" or the position of another one. The table can: each answer
+    is a text among its choices, and one cannot be a position. The table itself if no row
+    needs it, or one does not fit.
+    """
+    items = list(sources.rows(table))
+    rows = [item for item in items if isinstance(item, SourceRow)]
+    letters = [_letter_of_text(row.values, answer) for row in rows]
+    if None in letters or not any(letters) or all(map(_may_be_position, [row.values.get(answer) for row in rows])):
+        return table, []
+    asked = [row.values for row, letter in zip(rows, letters, strict=True) if letter]
+    if all(holds_choices(choices_of(row), row.get(answer), strict=True) for row in asked):
+        return table, []
+    written = [
+        {**_without_bytes(row, table), **({answer: letter} if letter else {})}
+        for row, letter in zip(rows, letters, strict=True)
+    ]
+    try:
+        write_rows(out, written)
+    except TypeError:  # bytes
+        return table, []
+    unreadable = len(items) - len(rows)
+    lost = f"; left out: {unreadable:,} rows that cannot be read" if unreadable else ""
+    lettered = SourceTable(label=table.label, kind="jsonl", files=(out,), root=table.root)
+    return lettered, [f"answers: all are texts of choices, so they are written as their letters{lost}"]
+
+
+def _letter_of_text(row: Mapping[str, Any], answer: str) -> str | None:
+    """The letter of the one choice that an answer is the text of; empty without one, None where that is not clear."""
+    cell = choices_of(row)
+    text = str(whole_number(row.get(answer)) if row.get(answer) is not None else "").strip()
+    if cell is None or not text:
+        return ""
+    try:
+        choices = Choices.read(cell)
+    except RowError:
+        return None
+    one_each = choices.texts.count(text) == 1 and not any(_LETTER.fullmatch(each) for each in choices.texts)
+    return LETTERS[choices.texts.index(text)] if one_each and not choices.labels else None
+
+
+def _may_be_position(answer: Any) -> bool:
+    text = str(whole_number(answer)).strip()
+    return answer in (None, "") or (text.isdecimal() and int(text) < _MOST_POSITIONS)
+
+
+def _without_bytes(row: SourceRow, table: SourceTable) -> Mapping[str, Any]:
+    """The cells of a row; an image that its file holds as a reference to it."""
+    if not row.table:
+        return row.values
+    path = os.path.relpath(row.table, table.root)
+    return {
+        name: {"path": path, "column": name, "row": row.table_row}
+        if isinstance(cell, bytes) or (isinstance(cell, dict) and "bytes" in cell)
+        else cell
+        for name, cell in row.values.items()
+    }
 
 
 def holds_choices(cell: Any, answer: Any, strict: bool) -> bool:

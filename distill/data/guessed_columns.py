@@ -170,6 +170,11 @@ def has_role(role: str, rows: Sequence[Mapping[str, Any]]) -> bool:
     return _column(role, _column_names(rows), rows, {}, ImagePlaces([])) is not None
 
 
+def is_usual(role: str, name: str) -> bool:
+    """Whether a column of this name usually has this role."""
+    return _letters(name) in map(_letters, _NAMES[role].split())
+
+
 def _column_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from distill.artifacts.journal import write_jsonl
 from distill.data import sources
 from distill.data.images.image_suffixes import image_suffixes
 from distill.data.row_values import parse_json_list
 from distill.data.sources import SourceRow, SourceTable
+from distill.data.tables.table_rows import write_rows
 
 _ZIP_HEAD: Final = 30
 """Bytes of the head of a member, before its name and its extra field, whose lengths are the last two numbers."""
@@ -134,7 +134,7 @@ def write_found(table: SourceTable, columns: Sequence[str], folder: Path, out: P
     images = _Images(folder)
     for said, found in _ways(rows, named, images):
         try:
-            write_jsonl(out, (_with_cells(*each, columns, images) for each in zip(rows, held, found, strict=True)))
+            write_rows(out, (_with_cells(*each, columns, images) for each in zip(rows, held, found, strict=True)))
         except TypeError:  # bytes
             return None
         unreadable = len(items) - len(rows)

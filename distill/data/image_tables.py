@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.artifacts.journal import write_jsonl
 from distill.data import guessed_columns, sources
 from distill.data.sources import SourceRow, SourceTable
+from distill.data.tables.table_rows import write_rows
 
 _IMAGE_ID = re.compile(r"(im(a)?ge?|picture|photo)", re.IGNORECASE)
 """In the name of a column of questions: a plain `id` may be that of the question."""
@@ -23,6 +23,8 @@ def write_joined(table: SourceTable, folder: Path, out: Path) -> str | None:
 
     None unless one column leads each row to one image.
     """
+    if not table.files[0].is_relative_to(folder):
+        return None
     items = list(sources.rows(table))
     rows = [item.values for item in items if isinstance(item, SourceRow)]
     split = sources.split_of(table.files[0], folder)
@@ -39,7 +41,7 @@ def write_joined(table: SourceTable, folder: Path, out: Path) -> str | None:
         return None
     ((name, _, column), cells) = found.popitem()
     try:
-        write_jsonl(out, ({**row, "image": cell} for row, cell in zip(rows, cells, strict=True)))
+        write_rows(out, ({**row, "image": cell} for row, cell in zip(rows, cells, strict=True)))
     except TypeError:  # bytes
         return None
     return f"images: of the column {column!r} in {Path(cells[0]['path']).parent}, by the column {name!r}"

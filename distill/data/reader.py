@@ -208,6 +208,21 @@ def read_rows(
     yield from _ordered(reader.prepare, _checked_columns(table, source, name), table)
 
 
+def first_fault(recipe: Recipe, name: str) -> str:
+    """Why none of the first rows of a source can be read; empty where one can. No image is looked at."""
+    fault = ""
+    for row in islice(sources.rows(sources.locate(recipe, name)), _COLUMNS_FROM):
+        try:
+            if isinstance(row, BadRow):
+                raise DataError(row.detail)
+            formats.parse(row.values, sources.settings(recipe, name))
+        except DataError as error:
+            fault = fault or str(error)
+        else:
+            return ""
+    return fault
+
+
 def _block_rows(table: SourceTable) -> int:
     """Rows that a thread takes at once: few where they may carry whole pictures."""
     return 4 if table.root_address or table.kind in ("parquet", "arrow") else 64

@@ -11,10 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from distill.artifacts.journal import write_jsonl
 from distill.data import guessed_columns, sources
 from distill.data.sources import SourceRow, SourceTable
 from distill.data.tables.table_kinds import KINDS, suffix_of
+from distill.data.tables.table_rows import write_rows
 from distill.errors import DataError
 
 SPLITS = ("train", "training", "validation", "valid", "val", "dev", "testmini", "test")
@@ -61,7 +61,7 @@ def write_joined(questions: Path, folder: Path, out: Path) -> str | None:
         others = _rows(file)[0]
         if guessed_columns.has_role("answer", others[:_LOOKED_AT]) and (key := _shared_key(rows, others)):
             answers = {row[key]: row for row in others}
-            write_jsonl(out, ({**answers.get(row[key], {}), **row} for row in rows))
+            write_rows(out, ({**answers.get(row[key], {}), **row} for row in rows))
             missing = sum(row[key] not in answers for row in rows)
             lacks = f"; {missing:,} rows have none" if missing else ""
             lacks += f"; left out: {unreadable:,} rows that cannot be read" if unreadable else ""

@@ -45,6 +45,13 @@ def jsonl(file: Path, begin: int = 0) -> Iterator[Mapping[str, Any] | str]:
                 yield _parsed(text)
 
 
+def write_rows(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows as JSON lines. Raises TypeError for bytes."""
+    with file.open("wb") as lines:
+        for row in rows:
+            lines.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+
+
 def _parsed(text: bytes) -> Mapping[str, Any] | str:
     try:
         value = parse_json(text)

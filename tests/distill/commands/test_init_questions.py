@@ -64,12 +64,7 @@ def test_choices_of_a_question_within_a_row_are_its_own(data: Path) -> None:
             "2 questions need a list",
         ),
         ({"questions": ["What?", "Where?"], "answer": "a"}, "2 questions need a list"),
-        ({"questions": [{"text": "What?", "answer": "a"}]}, "an object without a text `question`"),
         ({"questions": {"question": ["What?"], "answer": ["a", "b"]}}, "is not a list of turns"),
-        (
-            {"qa_pairs": [{"question": f"{at}?", "image": f"{at}.jpg", "answer": "a"} for at in range(2)]},
-            "questions about different images",
-        ),
     ],
 )
 def test_questions_whose_answers_or_images_are_not_clear_are_refused(
