@@ -20,6 +20,7 @@ _CHOICES = re.compile(
     re.IGNORECASE,
 )
 _LETTER: Final = re.compile(r"[A-Za-z]")
+_SAYS_RIGHT: Final = re.compile(r"correct|right|richtig|solution", re.IGNORECASE)
 _MOST_POSITIONS: Final = 10
 """A number from here on is no position: few questions have as many choices."""
 
@@ -43,6 +44,17 @@ def count_from_one(asked: Sequence[tuple[Any, Any]]) -> bool:
         place.isdecimal() and 0 < int(place) <= len(choices.texts) and place not in choices.texts
         for place, choices in places
     )
+
+
+def require_answers_no_choices(answer: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Raise DataError for a list of several answers beside a column that says which of them is right."""
+    naming = [name for name in (rows[0] if rows else ()) if _SAYS_RIGHT.search(name) and name != answer]
+    listed = [row for row in rows if isinstance(row.get(answer), list) and len(row[answer]) > 1]
+    if naming and 2 * len(listed) > len(rows):
+        raise DataError(
+            f"column {answer!r} may hold choices, of which {naming[0]!r} names the right one; rename it to "
+            "`choices`, or give --column answer=NAME"
+        )
 
 
 def with_letters(table: SourceTable, answer: str, out: Path) -> tuple[SourceTable, list[str]]:

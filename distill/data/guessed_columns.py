@@ -16,7 +16,12 @@ from typing import Any
 from distill.data import sources
 from distill.data.formats import ASKING, CHOICES, TURNS, choices_of, images_within, readable_rows, speaker_of
 from distill.data.gold_answers import RowError
-from distill.data.guessed_choices import count_from_one, holds_choices, require_shown_choices
+from distill.data.guessed_choices import (
+    count_from_one,
+    holds_choices,
+    require_answers_no_choices,
+    require_shown_choices,
+)
 from distill.data.image_places import ImagePlaces, is_file
 from distill.data.images import image_paths
 from distill.data.images.base64_images import is_base64
@@ -43,7 +48,7 @@ _NAMES = {
     "answer": "answer answers label labels goldanswer gold groundtruth target response reply correctanswer expected "
     "output outputs gt correctans answerlabel "
     "correctchoiceidx correctchoice correctoption finalanswer questionanswer multiplechoiceanswer directanswers "
-    "gtanswer solution "
+    "gtanswer solution chosen completion "
     "antwort reponse respuesta resposta risposta antwoord odpowiedź cevap ответ 答案 回答 답변 정답 جواب",
 }
 """The usual ones first."""
@@ -125,6 +130,8 @@ def guess(table: SourceTable, given: Mapping[str, str | Sequence[str]], folder: 
         found[role] = given[role] if role in given else _column(role, _column_names(rows), rows, given, places)
     found["answer"] = _answer_beside(question, rows) if found["answer"] is None else found["answer"]
     columns = {role: name for role in ROLES if (name := found[role]) is not None}
+    if "answer" not in given:
+        require_answers_no_choices(str(columns.get("answer")), rows)
     if "question" not in given:
         _require_one_question(str(question), rows)
     if "image" in columns and "image" not in given:

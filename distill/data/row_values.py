@@ -236,7 +236,7 @@ class Choices:
 
         Each may also be a text in the notation of JSON or Python. Raises RowError.
         """
-        value = _parsed(cell)
+        value = parse_literal(cell)
         labels: Sequence[Any] = ()
         if isinstance(value, str) and value.startswith("(") and len(parts := _LETTERED.findall(value)) > 1:
             value = {f"({letter})": text.strip() for letter, text in parts}
@@ -290,7 +290,8 @@ def names_a_choice(answer: Any) -> bool:
     return isinstance(answer, int | float) or (isinstance(answer, str) and bool(_LETTER.fullmatch(answer.strip())))
 
 
-def _parsed(cell: Any) -> Any:
+def parse_literal(cell: Any) -> Any:
+    """The list or object that a text in the notation of JSON or Python holds; anything else as it is."""
     if not isinstance(cell, str):
         return cell
     value = parse_json_value(cell)

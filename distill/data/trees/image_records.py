@@ -110,7 +110,7 @@ def _record(image: Path, parts: Sequence[tuple[str, Path]], folder: Path) -> dic
 def _fields(part: str, file: Path) -> Mapping[str, Any]:
     """What a file says of its image. Raises UnclearImageError for one that cannot be read."""
     if file.suffix.lower() not in TEXTS:
-        trees = list(read_trees(file))
+        trees = list(read_trees(file, file.parent))
         if not trees:
             raise UnclearImageError(f"{file.name} cannot be read")
         ((_, tree),) = trees

@@ -16,7 +16,7 @@ _ID: Final = re.compile(
     r"(?P<of>.*?)[ _.-]?(ids?|idx|index|key|uu?id|nr|no|number|name|file|filename|file_name|path)|(?P<thing>.+)",
     re.IGNORECASE,
 )
-_BARE: Final = frozenset({"id", "_id", "key", "uid", "uuid", "idx", "index", "nr", "no", "rowid"})
+_BARE: Final = frozenset({"id", "_id", "key", "uid", "uuid", "idx", "index", "nr", "no", "number", "rowid"})
 _IMAGES: Final = frozenset({"image", "img", "photo", "picture", "pic", "foto", "bild"})
 _QUESTIONS: Final = frozenset({"question", "q", "qa"})
 
@@ -81,6 +81,12 @@ def _links(table: Records, rows: Sequence[Row], other: Records) -> Iterator[tupl
         for key in sorted(other.own):
             if not _may_join(column, table.name, key, other.name):
                 continue
+            if (
+                not _thing(column)
+                and not _thing(key)
+                and not all(isinstance(each, str) and not each.isdecimal() for each in values)
+            ):
+                continue  # numbers of two tables may be of anything
             keys = [row.get(key) for row in other.rows]
             found = {_text(value): row for value, row in zip(keys, other.rows, strict=True) if _is_key(value)}
             if len(found) == len(other.rows) and all(_text(value) in found for value in values):
@@ -101,7 +107,7 @@ def _about(table: Records, rows: Sequence[Row], other: Records) -> str | None:
 
 def _may_join(column: str, table: str, key: str, other: str) -> bool:
     """Whether the names of two fields say that they are ids of the same things."""
-    first, second = column.lower() in _BARE, key.lower() in _BARE
+    first, second = (name.lower() in _BARE for name in (column, key))
     if not first and not second:
         return column.lower() == key.lower() and _ID.fullmatch(column.lower())["thing"] is None  # type: ignore[index]
     if first and second:

@@ -20,6 +20,8 @@ _WORDS: Final = "|".join(sorted(_LABELS, key=len, reverse=True))
 _LABELLED: Final = re.compile(
     rf"[\s*_>#-]*(?P<label>{_WORDS})[\s*_]*\d*[\s*_]*[:：][\s*_]*(?P<text>.*)", re.IGNORECASE
 )
+_OWN_LABEL: Final = re.compile(r"[\s*_>#-]*(\(?[A-Za-z][).]|[^\W\d][\w ]{0,24}[:：])")
+"""A line with a letter or a word of its own, such as `B) blue` or `Hint:`: no part of an answer."""
 _LINK: Final = re.compile(r"!\[[^\]]*\]\(<?(?P<path>[^)\s>]+(?: [^)\s>]+)*?)>?(?:\s+\"[^\"]*\")?\)")
 _NO_TEXT: Final = re.compile(r"\s*(#.*|[-*_=]{3,}|\d+[.)]?)?\s*")
 """Headings, rules, numbers and blank lines."""
@@ -79,6 +81,8 @@ def _pairs(text: str) -> list[tuple[str, str]] | None:
             open_label = True
         elif _NO_TEXT.fullmatch(line):
             open_label = open_label and bool(line.strip()) and not line.lstrip().startswith("#")
+        elif pairs and pairs[-1][0] == "answer" and _OWN_LABEL.match(line):
+            return None
         elif open_label or (pairs and pairs[-1][0] == "question"):
             pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]}\n{line.strip()}")
         elif pairs:

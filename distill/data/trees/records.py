@@ -14,7 +14,7 @@ from typing import Any, Final
 from distill.data import guessed_columns
 from distill.data.formats import TURNS
 from distill.data.gold_answers import RowError
-from distill.data.row_values import parse_json_value
+from distill.data.row_values import PLACEHOLDER, parse_literal
 
 Row = dict[str, Any]
 _PARSED: Final = ("{", "[")
@@ -29,10 +29,14 @@ _NOT_TAKEN: Final = frozenset(
 _VALUE: Final = ("value", "text", "#text", "content")
 """Fields that hold what their record is there for."""
 _NAME: Final = ("name", "from_name", "key", "field")
+_FLAGS: Final = ("correct", "is_correct", "isCorrect", "right", "is_right")
+_RIGHT: Final = "right choices"
 _LABEL: Final = ("id", "label", "key", "letter", "value", "index")
 _CHOICES: Final = re.compile(r"(answer_?)?(choices?|options?|candidates?)|opciones|optionen", re.IGNORECASE)
 _THINGS: Final = frozenset({"label", "labels", "target", "targets", "output", "outputs"})
 """What records nested in a question call the things in its image; as columns of a table they are answers."""
+_NAMED_IMAGE: Final = re.compile(r"(?:Picture \d+: )?<img>([^<>]+)</img>")
+"""An image within a text, as Qwen-VL names it."""
 _SPEAKS: Final = frozenset({"role", "from", "speaker"})
 
 
@@ -68,11 +72,30 @@ def asks(rows: Sequence[Row]) -> bool:
 
 def tables_of(tree: Any, name: str) -> Iterator[Records]:
     """The tables within a tree, parents before the records that are nested in them."""
-    rows = _records(tree)
+    rows = _columnar(tree) or _records(tree)
     if rows is None and isinstance(tree, Mapping):
         rows = [dict(tree)]
     if rows:
         yield from _tables(name, rows, [{}] * len(rows))
+
+
+def _columnar(value: Any) -> list[Row] | None:
+    """The rows of an object that has a list, or an object with the same keys, for each of its columns."""
+    if not isinstance(value, Mapping) or not any(guessed_columns.is_usual("question", str(name)) for name in value):
+        return None
+    columns = [dict(enumerate(cells)) if isinstance(cells, list) else cells for cells in value.values()]
+    if len(columns) < 2 or not all(isinstance(cells, Mapping) and len(cells) > 1 for cells in columns):
+        return None
+    if any(cells.keys() != columns[0].keys() for cells in columns):
+        return None
+    if not all(
+        isinstance(text, str)
+        for name, cells in zip(value, columns, strict=True)
+        for text in cells.values()
+        if guessed_columns.is_usual("question", str(name))
+    ):
+        return None
+    return [{name: cells[key] for name, cells in zip(value, columns, strict=True)} for key in columns[0]]
 
 
 def _records(value: Any) -> list[Row] | None:
@@ -92,7 +115,7 @@ def _records(value: Any) -> list[Row] | None:
 
 
 def _tables(name: str, rows: Sequence[Row], parents: Sequence[Row]) -> Iterator[Records]:
-    flat, nested = _flattened(rows)
+    flat, nested = _flattened(list(map(_as_chat, rows)))
     inner = [record for lists in nested for records in lists.values() for record in records]
     if asks(flat) and not asks(inner):  # what is nested in a question is said about it
         flat = [_with_nested(row, lists) for row, lists in zip(flat, nested, strict=True)]
@@ -105,6 +128,34 @@ def _tables(name: str, rows: Sequence[Row], parents: Sequence[Row]) -> Iterator[
     for field in dict.fromkeys(field for lists in nested for field in lists):
         pairs = [(item, row) for row, lists in zip(full, nested, strict=True) for item in lists.get(field, ())]
         yield from _tables(field, [item for item, _ in pairs], [row for _, row in pairs])
+
+
+def _as_chat(row: Row) -> Row:
+    """A row whose turns are in two columns, as TRL has them, or name their images in <img>, in the usual form."""
+    reply = next((name for name in ("completion", "chosen") if _is_chat(row.get(name))), None)
+    if reply and _is_chat(row.get("prompt")):
+        turns = [*row["prompt"], *row[reply]]
+        row = {**{name: value for name, value in row.items() if name not in ("prompt", reply)}, "messages": turns}
+    column = next((name for name in TURNS if _is_chat(row.get(name))), None)
+    if column is None or not row.keys().isdisjoint(("image", "images")):
+        return row
+    shown: list[str] = []
+    turns = [_with_placeholders(turn, shown) for turn in row[column]]
+    return {**row, column: turns, "images": shown} if shown else row
+
+
+def _is_chat(value: Any) -> bool:
+    is_list = isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
+    return is_list and not any(_SPEAKS.isdisjoint(item) for item in value)
+
+
+def _with_placeholders(turn: Row, shown: list[str]) -> Row:
+    """A turn with <image> in the place of each image that its text names; their paths are added to `shown`."""
+    text_field = next((field for field in ("value", "content") if isinstance(turn.get(field), str)), None)
+    if text_field is None:
+        return turn
+    shown += _NAMED_IMAGE.findall(turn[text_field])
+    return {**turn, text_field: _NAMED_IMAGE.sub(PLACEHOLDER, turn[text_field])}
 
 
 def _renamed(parent: Row, own: frozenset[str], name: str) -> Row:
@@ -137,6 +188,9 @@ def _is_given_up(row: Row) -> bool:
 def _answered(row: Row) -> Row:
     """A row that lists the choices that were accepted, with the only one as its answer."""
     accepted = row.get("accept")
+    choices = next((value for name, value in row.items() if _CHOICES.fullmatch(name)), None)
+    if isinstance(choices, dict) and _RIGHT in choices:
+        accepted = choices.pop(_RIGHT)
     if not isinstance(accepted, list) or "answer" in row:
         return row
     return {**row, "answer": accepted[0] if len(accepted) == 1 else CONFLICT}
@@ -184,7 +238,7 @@ def _parsed(value: Any) -> Any:
     if not isinstance(value, str) or not value.lstrip().startswith(_PARSED):
         return value
     try:
-        parsed = parse_json_value(value)
+        parsed = parse_literal(value)
     except RowError:
         return value
     holds_records = isinstance(parsed, Mapping) or _nested("", parsed) is not None
@@ -193,9 +247,8 @@ def _parsed(value: Any) -> Any:
 
 def _is_cell(name: str, value: Mapping[str, Any]) -> bool:
     """Whether an object is one value: an image, or choices with their letters."""
-    return (
-        bool(_CHOICES.fullmatch(name)) or not value.keys().isdisjoint(("bytes", "offset")) or value.keys() <= {"path"}
-    )
+    is_image = not value.keys().isdisjoint(("bytes", "offset", "row")) or value.keys() <= {"path"}
+    return is_image or bool(_CHOICES.fullmatch(name))
 
 
 def _is_plain(value: Any) -> bool:
@@ -247,6 +300,12 @@ def _cell(name: str, value: Any) -> Any:
         label = next((field for field in _LABEL if field != text and all(field in each for each in records)), None)
         if text and len({frozenset(each) for each in records}) == 1:
             texts = [each[text] for each in records]
+            flag = next(
+                (field for field in _FLAGS if all(isinstance(each.get(field), bool) for each in records)), None
+            )
+            if flag:
+                right = [str(at) for at, each in enumerate(records) if each[flag]]
+                return {"label": [str(at) for at in range(len(texts))], "text": texts, _RIGHT: right}
             return {"label": [str(each[label]) for each in records], "text": texts} if label else texts
     return value
 

@@ -10,6 +10,9 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from distill.data import guessed_columns, sources
 from distill.data.sources import SourceRow, SourceTable
@@ -20,17 +23,20 @@ from distill.errors import DataError
 
 TEXTS: Final = frozenset({".txt", ".md"})
 WORKBOOKS: Final = frozenset({".xlsx", ".xls", ".xlsm", ".ods"})
+PARQUET: Final = ".parquet"
 DATABASES: Final = frozenset({".db", ".sqlite", ".sqlite3"})
-SUFFIXES: Final = frozenset({".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".xml", *TEXTS, *WORKBOOKS, *DATABASES})
+SUFFIXES: Final = frozenset(
+    {".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".xml", PARQUET, *TEXTS, *WORKBOOKS, *DATABASES}
+)
 _ENTITIES: Final = b"<!ENTITY"
 _BYTE_ORDERS: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
-def read_trees(file: Path) -> Iterator[tuple[str, Any]]:
+def read_trees(file: Path, folder: Path) -> Iterator[tuple[str, Any]]:
     """The trees of a file, with the name of each: a sheet, a table of a database, or the file.
 
     A file that cannot be read has none. One with a row that cannot be read has none, too: it may be the one that a
-    question needs.
+    question needs. Images in Parquet files are references to their cells, by paths below `folder`.
     """
     suffix = file.suffix.lower()
     try:
@@ -44,10 +50,12 @@ def read_trees(file: Path) -> Iterator[tuple[str, Any]]:
             trees = _database(file)
         elif suffix in TEXTS:
             trees = _text(file)
+        elif suffix == PARQUET:
+            trees = _parquet(file, folder)
         else:
             trees = _rows(file)
         yield from list(trees)
-    except (DataError, OSError, ValueError, sqlite3.Error, ElementTree.ParseError):
+    except (DataError, OSError, ValueError, sqlite3.Error, ElementTree.ParseError, pa.ArrowException):
         return
 
 
@@ -74,6 +82,30 @@ def _rows(file: Path) -> Iterator[tuple[str, Any]]:
     rows = [item.values for item in items if isinstance(item, SourceRow)]
     if rows and len(rows) == len(items):
         yield file.stem, [dict(row) for row in rows]
+
+
+def _parquet(file: Path, folder: Path) -> Iterator[tuple[str, Any]]:
+    """The rows of a Parquet file. Images are not read: each is a reference to its cell."""
+    schema = pq.read_schema(file)
+    path = file.relative_to(folder).as_posix()
+    images = {field.name: pa.types.is_list(field.type) for field in schema if _holds_bytes(field.type)}
+    rows = pq.read_table(file, columns=[name for name in schema.names if name not in images]).to_pylist()
+    for name, is_list in images.items():
+        if is_list:
+            (lengths,) = (pc.list_value_length(pq.read_table(file, columns=[name])[name]).to_pylist(),)
+            if set(lengths) != {1}:
+                return  # a reference leads to the first image of a list
+        for number, row in enumerate(rows):
+            row[name] = {"path": path, "column": name, "row": number}
+    if rows:
+        yield file.stem, rows
+
+
+def _holds_bytes(kind: Any) -> bool:
+    if pa.types.is_list(kind):
+        return _holds_bytes(kind.value_type)
+    held = pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0
+    return bool(held or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _text(file: Path) -> Iterator[tuple[str, Any]]:

@@ -271,3 +271,146 @@ def test_answers_that_may_all_be_positions_stay_unclear(names: list[str]) -> Non
     for name in names:
         write(str(Path(name).with_suffix(".json")), {"question": "What?", "choices": ["4", "2", "7"], "answer": "2"})
     assert not asked()
+
+
+def columns(names: list[str]) -> None:
+    texts = {
+        "image": names,
+        "question": [f"What is {at}?" for at in range(20)],
+        "answer": [f"a{at}" for at in range(20)],
+    }
+    write("all.json", texts)
+
+
+def columns_with_keys(names: list[str]) -> None:
+    columns(names)
+    value = json.loads(Path("data/all.json").read_text())
+    write("all.json", {name: {str(at): cell for at, cell in enumerate(cells)} for name, cells in value.items()})
+
+
+def lines_side_by_side(names: list[str]) -> None:
+    columns(names)
+    value = json.loads(Path("data/all.json").read_text())
+    Path("data/all.json").unlink()
+    for name, cells in value.items():
+        write(f"train/{name}s.txt", "\n".join(cells) + "\n")
+
+
+def qwen_chats(names: list[str]) -> None:
+    turns = [
+        [
+            {"from": "user", "value": f"Picture 1: <img>{name}</img>\nWhat is {at}?"},
+            {"from": "assistant", "value": f"a{at}"},
+        ]
+        for at, name in enumerate(names)
+    ]
+    write("chats.json", [{"id": at, "conversations": each} for at, each in enumerate(turns)])
+
+
+def trl_chats(names: list[str]) -> None:
+    write(
+        "chats.json",
+        [
+            {
+                "images": [name],
+                "prompt": [
+                    {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": f"What is {at}?"}]}
+                ],
+                "completion": [{"role": "assistant", "content": [{"type": "text", "text": f"a{at}"}]}],
+            }
+            for at, name in enumerate(names)
+        ],
+    )
+
+
+def a_table_for_each_folder(names: list[str]) -> None:
+    """Both folders have images of the same names."""
+    for part in ("one", "two"):
+        for at, name in enumerate(names[:10] if part == "one" else names[10:]):
+            path = Path("data", part, "img", f"{at}{Path(name).suffix}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Path("data", name).rename(path)
+        pictures = sorted(Path("data", part, "img").iterdir(), key=lambda path: int(path.stem))
+        lines = [f"{path.name},What is {path.stem} of {part}?,{part}{path.stem}" for path in pictures]
+        write(f"{part}/table_{part}.csv", "image,question,answer\n" + "\n".join(lines))
+
+
+MORE = [columns, columns_with_keys, lines_side_by_side, qwen_chats, trl_chats]
+
+
+@pytest.mark.parametrize("form", MORE, ids=lambda form: form.__name__)
+def test_columns_lines_and_chats_are_read(names: list[str], form: Callable[[list[str]], None]) -> None:
+    form(names)
+    assert asked() == expected(names)
+
+
+def test_tables_in_folders_of_their_own_get_the_images_beside_them(names: list[str]) -> None:
+    a_table_for_each_folder(names)
+    done = distill("data", "--out", "new")
+    assert done.exit_code == 0, done.output
+    recipe = load(Path("new/recipe.toml"))
+    samples = [sample for name in recipe.data for sample in read(recipe.path, name)]
+    assert len(samples) == len(names)
+    for sample in samples:
+        path = Path(sample.images[0].path)
+        assert sample.question == f"What is {path.stem} of {path.parent.parent.name}?"
+
+
+def frames(names: list[str], *, numbered: bool = True) -> None:
+    for at, name in enumerate(names):
+        clip = Path("data", f"clip_{at // 2}")
+        clip.mkdir(exist_ok=True)
+        frame = f"frame_{10 - at % 2}" if numbered else ("before", "after")[at % 2]
+        Path("data", name).rename(clip / f"{frame}{Path(name).suffix}")
+    write("questions.csv", "clip,question,answer\n" + "\n".join(f"clip_{at},What is {at}?,a{at}" for at in range(10)))
+
+
+def test_a_question_about_a_folder_gets_its_images_in_the_order_of_their_numbers(names: list[str]) -> None:
+    frames(names)
+    assert distill("data", "--out", "new").exit_code == 0
+    recipe = load(Path("new/recipe.toml"))
+    shown = [
+        [Path(ref.path).stem for ref in sample.images] for name in recipe.data for sample in read(recipe.path, name)
+    ]
+    assert shown == [["frame_9", "frame_10"]] * 10
+
+
+def test_images_of_a_folder_without_an_order_are_refused(names: list[str]) -> None:
+    frames(names, numbered=False)
+    assert not asked()
+
+
+def test_choices_that_say_which_is_right_lead_to_the_answer(names: list[str]) -> None:
+    options = [{"text": "red", "correct": False}, {"text": "blue", "correct": True}]
+    records = [
+        {"file": name, "qas": [{"question": f"What is {at}?", "options": options}]} for at, name in enumerate(names)
+    ]
+    write("all.json", {"data": records})
+    assert {answer for _, _, answer in asked()} == {"B"}
+
+
+@pytest.mark.parametrize(
+    "quiz",
+    [
+        {"question": "What?", "options": [{"text": "red", "correct": True}, {"text": "blue", "correct": True}]},
+        {"question": "What?", "answers": ["red", "blue", "black"], "correct": 1},
+        {"question": "What?", "answers": [{"text": "red", "right": True}, {"text": "blue", "right": False}]},
+    ],
+    ids=["two right choices", "choices called answers", "records called answers"],
+)
+def test_choices_that_may_be_taken_for_answers_are_refused(names: list[str], quiz: dict[str, Any]) -> None:
+    write("all.json", {"data": [{"file": name, "qas": [quiz]} for name in names]})
+    assert not asked()
+
+
+@pytest.mark.parametrize("line", ["B: blue", "b) blue", "Correct: B"])
+def test_a_text_whose_labels_are_letters_of_choices_is_refused(names: list[str], line: str) -> None:
+    for name in names:
+        write(str(Path(name).with_suffix(".txt")), f"Q: What?\nA: red\n{line}\n")
+    assert not asked()
+
+
+def test_questions_of_a_split_beside_others_are_refused(names: list[str]) -> None:
+    write("all.json", lists(names))
+    write("test/all.json", lists(names))
+    assert not asked()
