@@ -47,7 +47,14 @@ def count_from_one(asked: Sequence[tuple[Any, Any]]) -> bool:
 
 
 def require_answers_no_choices(answer: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Raise DataError for a list of several answers beside a column that says which of them is right."""
+    """Raise DataError for a list of several answers beside a column that says which is right, or several columns."""
+    numbered = re.compile(rf"{re.escape(answer.rstrip('0123456789'))}\d+")
+    several = [name for name in (rows[0] if rows else ()) if numbered.fullmatch(name)]
+    if len(several) > 1 and answer in several:
+        raise DataError(
+            f"several columns of answers ({', '.join(map(repr, several))}); they may be choices. Call them choice1, "
+            "choice2, ..., or give --column answer=NAME"
+        )
     naming = [name for name in (rows[0] if rows else ()) if _SAYS_RIGHT.search(name) and name != answer]
     listed = [row for row in rows if isinstance(row.get(answer), list) and len(row[answer]) > 1]
     if naming and 2 * len(listed) > len(rows):

@@ -14,6 +14,7 @@ from typing import Any, Final
 from distill.data import guessed_columns
 from distill.data.formats import TURNS
 from distill.data.gold_answers import RowError
+from distill.data.images.image_suffixes import has_image_suffix
 from distill.data.row_values import PLACEHOLDER, parse_literal
 
 Row = dict[str, Any]
@@ -72,7 +73,7 @@ def asks(rows: Sequence[Row]) -> bool:
 
 def tables_of(tree: Any, name: str) -> Iterator[Records]:
     """The tables within a tree, parents before the records that are nested in them."""
-    rows = _columnar(tree) or _records(tree)
+    rows = _columnar(tree) or _keyed_lists(tree) or _records(tree)
     if rows is None and isinstance(tree, Mapping):
         rows = [dict(tree)]
     if rows:
@@ -96,6 +97,15 @@ def _columnar(value: Any) -> list[Row] | None:
     ):
         return None
     return [{name: cells[key] for name, cells in zip(value, columns, strict=True)} for key in columns[0]]
+
+
+def _keyed_lists(value: Any) -> list[Row] | None:
+    """The records of an object that has a list of them for each image, under its name."""
+    if not isinstance(value, Mapping) or len(value) < 2 or not all(has_image_suffix(str(name)) for name in value):
+        return None
+    if not all(isinstance(items, list) and _records(items) for items in value.values()):
+        return None
+    return [{"image": name, "records": items} for name, items in value.items()]
 
 
 def _records(value: Any) -> list[Row] | None:

@@ -335,7 +335,11 @@ def a_table_for_each_folder(names: list[str]) -> None:
         write(f"{part}/table_{part}.csv", "image,question,answer\n" + "\n".join(lines))
 
 
-MORE = [columns, columns_with_keys, lines_side_by_side, qwen_chats, trl_chats]
+def lists_by_image(names: list[str]) -> None:
+    write("all.json", {name: [{"question": f"What is {at}?", "answer": f"a{at}"}] for at, name in enumerate(names)})
+
+
+MORE = [lists_by_image, columns, columns_with_keys, lines_side_by_side, qwen_chats, trl_chats]
 
 
 @pytest.mark.parametrize("form", MORE, ids=lambda form: form.__name__)
@@ -408,6 +412,12 @@ def test_a_text_whose_labels_are_letters_of_choices_is_refused(names: list[str],
     for name in names:
         write(str(Path(name).with_suffix(".txt")), f"Q: What?\nA: red\n{line}\n")
     assert not asked()
+
+
+def test_several_columns_of_answers_are_refused_as_they_may_be_choices(names: list[str]) -> None:
+    lines = [f"{name},What is {at}?,red,blue,2" for at, name in enumerate(names)]
+    write("quiz.csv", "\n".join(["Image,Question,Answer 1,Answer 2,Which", *lines]))
+    assert "several columns of answers" in distill("data", "--out", "new").output
 
 
 def test_questions_of_a_split_beside_others_are_refused(names: list[str]) -> None:
