@@ -1,1 +1,0 @@
-"""Data that is no table: trees of records, files beside images, workbooks and databases, made into one table."""
