@@ -13,18 +13,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from distill import packages, run_log
 from distill.artifacts.layout import ABLATE, PROGRESS, RECIPE, REPORT
+from distill.commands import status
 from distill.commands.progress import watch
-from distill.commands.status import (
-    ablation,
-    damage,
-    evaluation,
-    funnel,
-    log_state,
-    lost_files,
-    parts,
-    training,
-    warnings,
-)
 from distill.damaged_runs import damage_named
 from distill.errors import RecipeError
 from distill.planning.outdated import outdated_text
@@ -64,8 +54,8 @@ def generate_stage(recipe: Recipe, run: Path, *, limit: int | None = None, fresh
     compared = _summary(verbs.compare_asked(recipe, run))
     with recorded(recipe, run) as on_progress:
         verbs.generate_compared(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
-    log_state(run, "generate")
-    return _blocks(funnel(run), damage(run), compared) + f"\ntraces: {run / 'generate'}"
+    status.log_state(run, "generate")
+    return _blocks(status.funnel(run), status.damage(run), compared) + f"\ntraces: {run / 'generate'}"
 
 
 def _blocks(*texts: str) -> str:
@@ -96,12 +86,12 @@ def check_generate(recipe: Recipe, run: Path, *, limit: int | None, fresh: bool,
 def filter_stage(recipe: Recipe, run: Path, *, fresh: bool = False) -> str:
     with recorded(recipe, run) as on_progress:
         verbs.filter(recipe, run, fresh=fresh, on_progress=on_progress)
-    log_state(run, "filter")
+    status.log_state(run, "filter")
     blocks = [
-        funnel(run),
-        warnings(run),
-        damage(run),
-        lost_files(run, "generate"),
+        status.funnel(run),
+        status.warnings(run),
+        status.damage(run),
+        status.lost_files(run, "generate"),
         f"dataset: {run / 'filter' / 'dataset'}",
     ]
     return "\n".join(block for block in blocks if block) + f"\nreport:  {run / 'filter' / REPORT}"
@@ -130,8 +120,8 @@ def train_stage(
             verbs.train_compared(recipe, run, stage=stage, fresh=fresh, jobs=jobs, asks=asks, on_progress=on_progress)
         if not processes.is_main():
             return ""
-        log_state(run, "train")
-        return _blocks(training(run), parts(run), damage(run), compared)
+        status.log_state(run, "train")
+        return _blocks(status.training(run), status.parts(run), status.damage(run), compared)
 
 
 def export_student(
@@ -233,8 +223,8 @@ def evaluate_students(recipe: Recipe, run: Path, *, fresh: bool = False, jobs: i
     compared = _summary(verbs.compare_evaluated(recipe, run))
     with recorded(recipe, run) as on_progress:
         verbs.evaluate_compared(recipe, run, fresh=fresh, jobs=jobs, on_progress=on_progress)
-    log_state(run, "eval")
-    return _blocks(evaluation(run), damage(run), outdated_text(run), compared)
+    status.log_state(run, "eval")
+    return _blocks(status.evaluation(run), status.damage(run), outdated_text(run), compared)
 
 
 @logged("ablate")
@@ -258,7 +248,7 @@ def report_ablation(recipe: Recipe, run: Path, asked: "AskedArms") -> str:
 
 
 def _ablation(folder: Path, asked: "AskedArms", compared: str = "") -> str:
-    return _blocks(ablation(folder, asked.study), compared) + f"\nreport:  {folder / REPORT}"
+    return _blocks(status.ablation(folder, asked.study), compared) + f"\nreport:  {folder / REPORT}"
 
 
 def plan_ablation(recipe: Recipe, run: Path, asked: "AskedArms") -> str:
