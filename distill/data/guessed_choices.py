@@ -3,13 +3,14 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
 from distill.data import sources
 from distill.data.formats import NO_CHOICES, choices_of
 from distill.data.gold_answers import RowError
-from distill.data.row_values import LETTERS, Choices, whole_number
+from distill.data.row_values import LETTERS, Choices, choice_columns, whole_number
 from distill.data.sources import SourceRow, SourceTable
 from distill.data.tables.table_rows import write_rows
 from distill.errors import DataError
@@ -20,15 +21,34 @@ _CHOICES = re.compile(
     re.IGNORECASE,
 )
 _LETTER: Final = re.compile(r"[A-Za-z]")
+_LETTERED: Final = re.compile(r"(?:answer|ans|alternative)?[ _.-]?\(?(?P<letter>[A-Za-z])[).:]?", re.IGNORECASE)
+"""Columns of choices by their letters alone, such as `A`, `(A)` or `Answer A`."""
 _SAYS_RIGHT: Final = re.compile(r"correct|right|richtig|solution", re.IGNORECASE)
 _MOST_POSITIONS: Final = 10
 """A number from here on is no position: few questions have as many choices."""
 
 
-def require_shown_choices(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+def require_shown_choices(
+    names: Sequence[str], rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str | Sequence[str]]
+) -> None:
     """Raise DataError for columns that seem to hold choices, where no format shows them with the question."""
-    named = [name for name in names if _CHOICES.fullmatch(name.strip())]
-    if held := [name for name in named if any(row.get(name) not in (None, *NO_CHOICES) for row in rows)]:
+    free = [name for name in names if name not in columns.values()]
+    found = {match["letter"].upper(): name for name in free if (match := _LETTERED.fullmatch(name.strip()))}
+    filled = {letter: name for letter, name in found.items() if any(row.get(name) not in (None, "") for row in rows)}
+    lettered = [filled[letter] for letter in takewhile(filled.__contains__, LETTERS)]
+    answers = [(choices_of(row), row.get(str(columns.get("answer")))) for row in rows]
+    given = [(cell, answer) for cell, answer in answers if answer not in (None, "")]
+    named = any(holds_choices(cell, answer, strict=True) for cell, answer in given if not _may_be_position(answer))
+    # Beside answers that name none of them, columns A and B may be measures.
+    are_measures = given and not named and choice_columns(lettered)
+    if "question" in columns and len(lettered) > 1 and not are_measures:
+        raise DataError(
+            f"columns {', '.join(map(repr, lettered))} seem to hold choices, and the questions would be asked "
+            "without them. If a column has the letters of the right ones, give --column answer=NAME; else call them "
+            "option_a, option_b, ... to ask without right answers. Rename columns that hold something else"
+        )
+    known = [name for name in names if _CHOICES.fullmatch(name.strip())]
+    if held := [name for name in known if any(row.get(name) not in (None, *NO_CHOICES) for row in rows)]:
         raise DataError(
             f"columns that seem to hold choices ({', '.join(map(repr, held))}) cannot be read, and questions without "
             "their choices are other questions; write a column `choices` with a list of texts and the right one in "

@@ -146,7 +146,7 @@ def guess(table: SourceTable, given: Mapping[str, str | Sequence[str]], folder: 
     root = roots[0] if len(roots) == 1 else table.root
     paths = [cell for cell in cells if isinstance(cell, str)]
     return GuessedSource(
-        format=_format(_column_names(rows), rows, str(columns.get("answer", ""))),
+        format=_format(_column_names(rows), rows, columns),
         columns=columns,
         names=names,
         images_root=root,
@@ -262,7 +262,10 @@ def _letters(name: str) -> str:
     return "".join(letter for letter in unicodedata.normalize("NFKD", name.casefold()) if letter.isalpha())
 
 
-def _format(names: Sequence[str], rows: Sequence[Mapping[str, Any]], answer: str) -> str:
+def _format(
+    names: Sequence[str], rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str | Sequence[str]]
+) -> str:
+    answer = str(columns.get("answer", ""))
     if "texts" in names:
         return "finevision"
     if any(turns in names for turns in TURNS):
@@ -270,12 +273,12 @@ def _format(names: Sequence[str], rows: Sequence[Mapping[str, Any]], answer: str
     if "query" in names and ("imgname" in names or "label" in names):
         return "chartqa"
     asked = [(cell, row.get(answer)) for row in rows if (cell := choices_of(row)) is not None]
-    # A column named A or 1 may be anything, so all answers must name choices. Of named choices none may be lost.
+    # A column named A may be anything, so all answers must name choices. Of named choices none may be lost.
     named = any(len(column) > 1 for row in rows for column in choice_columns(row).values())
     strict = not named and not set(CHOICES).intersection(names)
-    held = [holds_choices(cell, answer, strict) for cell, answer in asked]
-    if not asked or not (all if strict else any)(held):
-        require_shown_choices(names, rows)
+    held = [holds_choices(cell, answer, strict) for cell, answer in asked if not strict or answer not in (None, "")]
+    if not held or not (all if strict else any)(held):
+        require_shown_choices(names, rows, columns)
         return "plain"
     if count_from_one(asked):
         raise DataError(

@@ -1,7 +1,8 @@
 """Tables that are joined by ids: each question with the record of its image, and with the one of its answer.
 
 An id counts where its name says of what it is (`image_id` and a table `images`, or `question_id` in both), where each
-question finds it, and where the other table has it once.
+question finds it, and where the other table has it once. A bare number counts for the key of an exam alone: a letter
+of a choice for each question.
 """
 
 import re
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from distill.data import guessed_columns
-from distill.data.row_values import whole_number
+from distill.data.row_values import choice_columns, whole_number
 from distill.data.trees.records import Records, Row
 
 _ID: Final = re.compile(
@@ -49,7 +50,8 @@ def joined(table: Records, others: Sequence[Records]) -> tuple[list[Row], list[s
         if column in taken:
             raise UnclearJoinError(f"{column!r} may be an id of {taken[column]} or of {other.name}")
         taken[column] = other.name
-        of_question = not _QUESTIONS.isdisjoint((_thing(column), _thing(key)))
+        is_key_of_exam = column == key and key.lower() in _BARE
+        of_question = is_key_of_exam or not _QUESTIONS.isdisjoint((_thing(column), _thing(key)))
         rows = [_merged(row, records[_text(row[column])], key, other.name, of_question) for row in rows]
         said.append(f"{other.name} by {column!r}")
     for other in waiting:
@@ -78,6 +80,9 @@ def _links(table: Records, rows: Sequence[Row], other: Records) -> Iterator[tupl
         values = [row.get(column) for row in rows]
         if not all(map(_is_key, values)):
             continue
+        if (letters := _answer_key(table, rows, other, column)) is not None:
+            yield column, column, letters
+            continue
         for key in sorted(other.own):
             if not _may_join(column, table.name, key, other.name):
                 continue
@@ -91,6 +96,26 @@ def _links(table: Records, rows: Sequence[Row], other: Records) -> Iterator[tupl
             found = {_text(value): row for value, row in zip(keys, other.rows, strict=True) if _is_key(value)}
             if len(found) == len(other.rows) and all(_text(value) in found for value in values):
                 yield column, key, found
+
+
+def _answer_key(table: Records, rows: Sequence[Row], other: Records, column: str) -> dict[str, Row] | None:
+    """The records of a key with the letter of a choice for each question, and for no other, by the same number."""
+    numbers = [re.findall(r"\d+", records.name) for records in (table, other)]
+    may_be_others = all(numbers) and numbers[0] != numbers[1]  # of another year
+    if column.lower() not in _BARE or column not in other.own or len(other.own) != 2 or may_be_others:
+        return None
+    (answer,) = other.own - {column}
+    answered = any(guessed_columns.is_usual("answer", name) for name in table.own)
+    if answered or not guessed_columns.is_usual("answer", answer):
+        return None
+    found = {_text(record.get(column)): record for record in other.rows}
+    if not len(found) == len(other.rows) == len(rows) or {_text(row[column]) for row in rows} != found.keys():
+        return None
+    for row in rows:
+        offered = [label for label, name in choice_columns(row).items() if row[name] not in (None, "")]
+        if found[_text(row[column])].get(answer) not in offered:
+            return None
+    return found
 
 
 def _about(table: Records, rows: Sequence[Row], other: Records) -> str | None:

@@ -1,6 +1,7 @@
 """`distill init` on rows that ask several questions, and on answers that the names of columns lead to."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,120 @@ def test_an_answer_is_found_by_the_name_of_its_question_and_is_no_choice(data: P
     choices = [{"q": f"What is {at}?", "a": "red", "b": "blue", "right": "b"} for at in range(8)]
     (data.parent / "new").rename(data.parent / "old")
     printed, answers = asked(data, choices)
-    assert "no column of right answers" in printed and set(answers.values()) == {None}
+    assert "columns 'a', 'b' seem to hold choices" in printed and not answers
+
+
+LETTERED = {"A": "red", "B": "blue", "C": "green"}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        LETTERED,
+        {**LETTERED, "right": "B"},
+        {"(A)": "red", "(B)": "blue", "answer": "B"},
+        {"A.": "red", "B.": "blue"},
+        {"Answer A": "red", "Answer B": "blue"},
+        {"A": 3, "B": 4, "points": 2},
+    ],
+    ids=["no answer", "an answer of another name", "brackets", "points", "a word before", "numbers"],
+)
+def test_lettered_columns_are_not_left_out_of_a_question_without_an_answer_among_them(
+    data: Path, row: dict[str, Any]
+) -> None:
+    printed, answers = asked(data, [{"question": f"What is {at}?", **row} for at in range(8)])
+    first = next(iter(row))
+    assert f"columns {first!r}, " in printed and "seem to hold choices" in printed and not answers
+    assert "--column answer=NAME" in printed and "option_a" in printed
+
+
+def test_a_missing_answer_does_not_cost_the_others_their_lettered_choices(data: Path) -> None:
+    rows = [{"question": f"What is {at}?", **LETTERED, "answer": "B" if at else None} for at in range(8)]
+    shown = {question.partition("\n")[2]: answer for question, answer in asked(data, rows)[1].items()}
+    assert shown == {"A. red\nB. blue\nC. green": "B"}
+
+
+@pytest.mark.parametrize("others", ["none of them", "(B)", ""])
+def test_lettered_columns_are_not_left_out_where_answers_name_only_some_of_them(data: Path, others: str) -> None:
+    rows = [
+        {
+            "question": f"What is {at}?",
+            **LETTERED,
+            "answer": ("blue" if at % 2 else "purple") if others and at else others,
+        }
+        for at in range(8)
+    ]
+    printed, answers = asked(data, rows)
+    assert "columns 'A', 'B', 'C' seem to hold choices" in printed and not answers
+
+
+def test_lettered_columns_beside_answers_that_are_no_choices_are_measures(data: Path) -> None:
+    rows = [{"question": f"What is {at}?", "A": 1.5, "B": 2.5, "answer": f"a{at}"} for at in range(8)]
+    assert asked(data, rows)[1] == {f"What is {at}?": f"a{at}" for at in range(8)}
+
+
+def exam(data: Path, key: str, columns: str = "A,B,C") -> None:
+    names = sorted(str(path.relative_to(data)) for path in data.rglob("*.[Jj][Pp]*"))[:8]
+    lines = [f"{100 + at},{name},What is {at}?,red,blue,green" for at, name in enumerate(names)]
+    (data / "exam_2025.csv").write_text("\n".join([f"nr,image,question,{columns}", *lines]))
+    (data / key).write_text("\n".join(["nr,solution", *(f"{107 - at},{'ABC'[at % 3]}" for at in range(8))]))
+
+
+def test_letters_in_a_file_of_the_same_numbers_are_the_answers(data: Path) -> None:
+    exam(data, "key_2025.csv")
+    done = distill("data", "--out", "new")
+    assert done.exit_code == 0 and "joined: key_2025 by 'nr'" in done.output, done.output
+    recipe = Path("new/recipe.toml")
+    samples = [sample for name in load(recipe).data for sample in read(recipe, name)]
+    shown = {sample.question: sample.answer for sample in samples}
+    assert shown == {f"What is {at}?\nA. red\nB. blue\nC. green": "ABC"[(7 - at) % 3] for at in range(8)}
+
+
+def of_another_year(data: Path) -> None:
+    exam(data, "key_2024.csv")
+
+
+def with_a_number_missing(data: Path) -> None:
+    exam(data, "key.csv")
+    (data / "key.csv").write_text((data / "key.csv").read_text().rpartition("\n")[0])
+
+
+def with_more_numbers(data: Path) -> None:
+    exam(data, "key.csv")
+    (data / "key.csv").write_text((data / "key.csv").read_text() + "\n108,A")
+
+
+def with_a_number_twice(data: Path) -> None:
+    exam(data, "key.csv")
+    (data / "key.csv").write_text((data / "key.csv").read_text() + "\n107,B")
+
+
+def with_a_letter_of_no_choice(data: Path) -> None:
+    exam(data, "key.csv")
+    (data / "key.csv").write_text((data / "key.csv").read_text().replace("107,A", "107,E"))
+
+
+def two_keys(data: Path) -> None:
+    exam(data, "key.csv")
+    (data / "other.csv").write_text((data / "key.csv").read_text().replace("107,A", "107,B"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        of_another_year,
+        with_a_number_missing,
+        with_more_numbers,
+        with_a_number_twice,
+        with_a_letter_of_no_choice,
+        two_keys,
+    ],
+    ids=lambda change: change.__name__,
+)
+def test_letters_that_may_belong_to_other_questions_are_refused(data: Path, change: Callable[[Path], None]) -> None:
+    change(data)
+    done = distill("data", "--out", "new")
+    assert done.exit_code and "columns 'A', 'B', 'C' seem to hold choices" in done.output, done.output
 
 
 @pytest.mark.parametrize(
