@@ -50,7 +50,7 @@ class PublicLayout:
 
     name: str
     group: str
-    """`dev`, `heldout` or `heldout-2`."""
+    """`dev`, `heldout`, `heldout-2` or `heldout-3`."""
     refusable: bool
     """Whether it is right to refuse it."""
     write: Callable[[Path, random.Random], Made]
