@@ -6,6 +6,7 @@ Guesses what the data holds and says what it guessed, splits it by image, and fi
 
 import json
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
@@ -58,7 +59,7 @@ def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
         _require_free(out, local, force=settings.force)
     lines: list[str] = []
     models, comments, lines_of_models = _models(settings)
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, _named_as_given(folder, source):
         guessed, values, root = read_source(source, local, Path(folder), settings, lines)
         made = Path(values["source"]).parent == Path(folder)  # it is gone afterwards
         recipe = derived_recipe(Recipe(), {"data": {split.NAME: values}}, f"the data of {source}")
@@ -94,7 +95,27 @@ def init_recipe(source: str, out: Path, settings: FirstSettings) -> str:
     lines += (
         str(divided).replace(f"{parts}{os.sep}", f"{out}{os.sep}").partition("no image is in both")[0].splitlines()
     )
+    lines = [_as_given(line, folder, source) for line in lines]
     return "\n".join([*lines, "", *lines_of_models, "", *examples, "", *_next(out, written, has_gold)])
+
+
+@contextmanager
+def _named_as_given(folder: str, source: str) -> Iterator[None]:
+    """Errors name the data that the user gave, not a file that was made of it and is gone afterwards."""
+    try:
+        yield
+    except (DataError, RecipeError) as error:
+        kind = DataError if isinstance(error, DataError) else RecipeError
+        if (message := _as_given(str(error), folder, source)) == str(error):
+            raise
+        raise kind(message) from None
+
+
+def _as_given(text: str, folder: str, source: str) -> str:
+    """A text with SOURCE in the place of files in the folder of temporary files."""
+    return re.sub(
+        rf"({re.escape(str(Path(folder).resolve()))}|{re.escape(folder)})(/[\w.-]+)*", lambda _: source, text
+    )
 
 
 @contextmanager

@@ -5,6 +5,7 @@ Each form that is read has near cases that must be refused: a wrong question, im
 
 import json
 import sqlite3
+import tempfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -424,3 +425,23 @@ def test_questions_of_a_split_beside_others_are_refused(names: list[str]) -> Non
     write("all.json", lists(names))
     write("test/all.json", lists(names))
     assert not asked()
+
+
+def test_messages_name_the_folder_that_was_given_and_no_temporary_file(names: list[str]) -> None:
+    """The table joined of two files is a file of init; it is gone when a person reads the message."""
+    questions = [{"question_id": at, "image_id": 900 + at, "question": f"What is {at}?"} for at in range(8)]
+    write("q.json", {"questions": questions})
+    answers = [{**row, "answers": ["red"]} for row in questions]
+    write("a.json", {"annotations": [{k: row[k] for k in ("question_id", "image_id", "answers")} for row in answers]})
+    done = distill("data", "--out", "new")
+    assert done.exit_code and "data: which column holds the image?" in done.output
+    assert tempfile.gettempdir() + "/tmp" not in done.output
+
+
+def test_what_init_prints_of_a_joined_table_names_the_folder_that_was_given(names: list[str]) -> None:
+    questions = [{"question_id": at, "image": name, "question": f"What is {at}?"} for at, name in enumerate(names)]
+    write("q.json", questions)
+    write("a.json", [{"question_id": at, "answer": f"a{at}"} for at in range(len(names))])
+    done = distill("data", "--out", "new")
+    assert done.exit_code == 0 and "data: columns 'question_id'" in done.output, done.output
+    assert tempfile.gettempdir() + "/tmp" not in done.output

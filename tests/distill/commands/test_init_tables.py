@@ -283,10 +283,8 @@ def test_what_an_earlier_init_or_a_run_wrote_is_not_taken_for_the_data(tmp_path:
     (tmp_path / "more" / "recipe.schema.json").unlink()
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "more" / "rows.parquet")
     assert distill("more", "--out", "more/new").exit_code == 0
-    done = distill("more", "--out", "other")
-    assert (
-        done.exit_code == 0 and f"rows.parquet, {len(names)} rows" in done.output
-    )  # the user's own table, all of it
+    done = distill("more", "--out", "other")  # the user's own table, all of it
+    assert done.exit_code == 0 and f"rows.parquet, {len(names)} rows" in done.output
 
 
 def test_hidden_files_and_folders_are_no_tables(tmp_path: Path) -> None:

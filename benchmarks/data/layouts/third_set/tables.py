@@ -98,7 +98,7 @@ def notion_export(folder: Path, rng: random.Random) -> Made:
 
 @held_out()
 def species_folders(folder: Path, rng: random.Random) -> Made:
-    """Images lie in folders by class, the table has bare file names; cells have a choice a line, the answer as text."""
+    """Images lie in folders by class, the table has file names; cells have a choice a line, answers are texts."""
     rows = []
     records = [["file", "question", "choices", "answer"]]
     for i in range(10):
