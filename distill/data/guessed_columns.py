@@ -45,8 +45,8 @@ _NAMES = {
     "изображение картинка 图像 图片 圖片 画像 이미지 صورة",
     "question": "question questions query prompt instruction ask asked userquestion questiontext "
     "questionstring problem frage pregunta pergunta domanda vraag pytanie soru вопрос 问题 問題 質問 질문 سؤال",
-    "answer": "answer answers label labels goldanswer gold groundtruth target response reply correctanswer expected "
-    "output outputs gt correctans answerlabel "
+    "answer": "expectedanswer answer answers label labels goldanswer gold groundtruth target response reply "
+    "correctanswer expected output outputs gt correctans answerlabel "
     "correctchoiceidx correctchoice correctoption finalanswer questionanswer multiplechoiceanswer directanswers "
     "gtanswer solution chosen completion "
     "antwort reponse respuesta resposta risposta antwoord odpowiedź cevap ответ 答案 回答 답변 정답 جواب",

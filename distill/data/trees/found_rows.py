@@ -22,6 +22,7 @@ from distill.data.trees.tree_files import SUFFIXES, read_trees
 
 _MOST_FILES: Final = 20
 """Files of one suffix in one folder; more of them are no tables."""
+_NUMBERED: Final = re.compile(r"\D*(\d+)")
 _CHOICE: Final = re.compile(r"(option|choice)[ _.-]?\w|[A-H]", re.IGNORECASE)
 
 
@@ -61,7 +62,7 @@ def write_found(given: Path, files: Sequence[Path], out: Path) -> str | None:
         rows, said = joined(questions.records, others)
     except (UnclearImageError, UnclearJoinError) as error:
         raise UnclearRowsError(str(error)) from None
-    rows = _with_folders(rows, folder)
+    rows = _with_numbers(_with_folders(rows, folder), folder)
     clear = [row for row in rows if not any(value is CONFLICT and _matters(name) for name, value in row.items())]
     if not clear:
         raise UnclearRowsError("the records of each question say different things")
@@ -112,6 +113,26 @@ def _with_folders(rows: list[Row], folder: Path) -> list[Row]:
     return [
         {**row, "image": [path.relative_to(folder).as_posix() for path in images or ()]}
         for row, images in zip(rows, shown, strict=True)
+    ]
+
+
+def _with_numbers(rows: list[Row], folder: Path) -> list[Row]:
+    """Rows with a number of an image, and the only image with it in its name (12 of kitchen_000012.jpg).
+
+    The names of all images differ in this number alone. Other rows as they are.
+    """
+    images = guessed_columns.files_below(folder, image_suffixes())
+    numbers = {int(found[1]): image for image in images if (found := _NUMBERED.fullmatch(image.stem))}
+    forms = {re.sub(r"\d+", "#", image.stem) for image in images}
+    if "image_id" not in (rows[0] if rows else ()) or len(numbers) < len(images) or len(forms) != 1:
+        return rows
+    if any(name != "image_id" and guessed_columns.is_usual("image", name) for name in rows[0]):
+        return rows
+    ids = [whole_number(row.get("image_id")) for row in rows]
+    if not all(isinstance(each, int) and each in numbers for each in ids):
+        return rows
+    return [
+        {**row, "image": numbers[each].relative_to(folder).as_posix()} for row, each in zip(rows, ids, strict=True)
     ]
 
 

@@ -22,6 +22,10 @@ _IMAGES: Final = frozenset({"image", "img", "photo", "picture", "pic", "foto", "
 _QUESTIONS: Final = frozenset({"question", "q", "qa"})
 
 
+_Link = tuple[str, str, dict[str, Row]]
+"""A column, the one of another table that it names, and the records by their texts."""
+
+
 class UnclearJoinError(Exception):
     """Tables are about each other, and which records belong together is not clear."""
 
@@ -37,7 +41,7 @@ def joined(table: Records, others: Sequence[Records]) -> tuple[list[Row], list[s
     waiting = list(others)
     while True:
         for other in waiting:
-            links = list(_links(table, rows, other))
+            links = _distinct(list(_links(table, rows, other)), rows)
             if len(links) > 1:
                 names = ", ".join(f"{column!r} to {key!r}" for column, key, _ in links)
                 raise UnclearJoinError(f"several ids lead to {other.name} ({names})")
@@ -74,7 +78,7 @@ def _is_of_image(field: str) -> bool:
     return not any(guessed_columns.is_usual(role, field) for role in ("question", "answer"))
 
 
-def _links(table: Records, rows: Sequence[Row], other: Records) -> Iterator[tuple[str, str, dict[str, Row]]]:
+def _links(table: Records, rows: Sequence[Row], other: Records) -> Iterator[_Link]:
     """The ids that lead each question to one record of another table, with the records."""
     for column in dict.fromkeys(name for row in rows for name in row):
         values = [row.get(column) for row in rows]
@@ -96,6 +100,13 @@ def _links(table: Records, rows: Sequence[Row], other: Records) -> Iterator[tupl
             found = {_text(value): row for value, row in zip(keys, other.rows, strict=True) if _is_key(value)}
             if len(found) == len(other.rows) and all(_text(value) in found for value in values):
                 yield column, key, found
+
+
+def _distinct(links: Sequence[_Link], rows: Sequence[Row]) -> Sequence[_Link]:
+    """The id of the question alone where the other ids lead each question to the same record."""
+    ids = [link for link in links if _thing(link[0]) in _QUESTIONS]
+    records = [[id(found[_text(row[column])]) for row in rows] for column, _, found in links]
+    return ids if len(ids) == 1 and all(each == records[0] for each in records) else links
 
 
 def _answer_key(table: Records, rows: Sequence[Row], other: Records, column: str) -> dict[str, Row] | None:

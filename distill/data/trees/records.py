@@ -130,6 +130,13 @@ def _tables(name: str, rows: Sequence[Row], parents: Sequence[Row]) -> Iterator[
     if asks(flat) and not asks(inner):  # what is nested in a question is said about it
         flat = [_with_nested(row, lists) for row, lists in zip(flat, nested, strict=True)]
         nested = [{} for _ in flat]
+    elif not asks(inner):  # what several people answered to the question of an id
+        said = [{name: found for name, found in lists.items() if _are_answers(name, found)} for lists in nested]
+        flat = [{**row, **answers} for row, answers in zip(flat, said, strict=True)]
+        nested = [
+            {name: found for name, found in lists.items() if name not in answers}
+            for lists, answers in zip(nested, said, strict=True)
+        ]
     flat, parents, nested = _taken(flat, parents, nested)
     own = frozenset(field for row in flat for field in row)
     full = [{**_renamed(parent, own, name), **row} for parent, row in zip(parents, flat, strict=True)]
@@ -341,3 +348,10 @@ def _with_nested(row: Row, lists: Mapping[str, list[Row]]) -> Row:
 def _holds_answers(name: str, records: Sequence[Row]) -> bool:
     """Whether records are the answers of several people, as in VQA."""
     return guessed_columns.is_usual("answer", name) and all("answer" in record for record in records)
+
+
+def _are_answers(name: str, records: Sequence[Row]) -> bool:
+    """Whether records are answers of several people to one question: none names a question of its own."""
+    return _holds_answers(name, records) and not any(
+        "question" in field.lower() for each in records for field in each
+    )
