@@ -1,6 +1,6 @@
 """Check of training data against evaluation data: the same pictures or questions on both sides."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from distill.artifacts.layout import LEAKAGE
 from distill.checks.context import CheckContext
@@ -8,6 +8,7 @@ from distill.checks.results import CheckResult, fine, not_checked, problem, warn
 from distill.planning import leakage
 from distill.planning.compared_sources import evaluation_sources, training_sources
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import ASKED
 
 _SHARE = 0.5
 """Share of the remaining time that the comparison may take."""
@@ -16,8 +17,17 @@ _SHOWN = 2
 
 def check_leakage(context: CheckContext) -> Iterator[CheckResult]:
     """Compare every training source that is here with every evaluation source that is."""
+    yield from _compared(context, training_sources(context.recipe))
+
+
+def check_asked(context: CheckContext) -> Iterator[CheckResult]:
+    """Compare what teachers are asked with every evaluation source: `generate` refuses these rows alone."""
+    yield from _compared(context, [name for name in training_sources(context.recipe) if name == ASKED])
+
+
+def _compared(context: CheckContext, names: Sequence[str]) -> Iterator[CheckResult]:
     recipe = context.recipe
-    training = [name for name in training_sources(recipe) if context.readable(name) is not None]
+    training = [name for name in names if context.readable(name) is not None]
     evaluation = [name for name in evaluation_sources(recipe) if context.readable(name) is not None]
     if not training or not evaluation:
         return

@@ -48,6 +48,9 @@ GENERATE: Sequence[tuple[str, RecipeCheck]] = (
 )
 """The checks of what `distill generate` needs; it reads the rows of its source itself."""
 
+GENERATE_ALONE: Sequence[tuple[str, RecipeCheck]] = (*GENERATE, ("data", overlap.check_asked))
+"""What `distill generate --check` looks at."""
+
 ROUNDS: Sequence[tuple[str, RecipeCheck]] = (*GENERATE, ("rounds", rounds.check_rounds))
 """What the rounds after a finished first pass need."""
 
@@ -101,7 +104,7 @@ WHOLE: Sequence[tuple[str, RecipeCheck]] = (
 )
 
 _SLOW = (
-    *(sources.check_images_show_something, overlap.check_leakage, student.check_plans),
+    *(sources.check_images_show_something, overlap.check_leakage, overlap.check_asked, student.check_plans),
     *(lengths.check_traces_fit, teacher_contexts.check_contexts),
 )
 """What is left out when no time is left; all else takes a second at most once the libraries are loaded."""

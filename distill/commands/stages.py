@@ -68,10 +68,10 @@ def _summary(compared: "Leakage | None") -> str:
 
 
 def check_generate(recipe: Recipe, run: Path, *, limit: int | None, fresh: bool, probe: int) -> str:
-    from distill.checks.recipe_checks import GENERATE, check_recipe
+    from distill.checks.recipe_checks import GENERATE_ALONE, check_recipe
     from teacher.preflight import preflight
 
-    report = check_recipe(recipe, run, checks=GENERATE)
+    report = check_recipe(recipe, run, checks=GENERATE_ALONE)
     if report.problems:
         raise RecipeError(f"{recipe.path}: generate cannot run\n{report.as_text(only_open=True)}")
     if not probe:

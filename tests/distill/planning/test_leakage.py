@@ -187,6 +187,16 @@ def test_generate_train_eval_and_ablate_refuse_with_counts_and_three_examples_un
         assert "overlap" not in done.stderr and done.exit_code != 0  # there is no such model, and no dataset
 
 
+def test_generate_check_refuses_what_generate_refuses_and_nothing_else(tmp_path: Path) -> None:
+    shared = rows(tmp_path, range(5), "What is it?")
+    other = [row | {"question": "Where is it?"} for row in shared]
+    recipe = world(tmp_path, STAGES, questions=other, captions=shared, test=other)
+    check = ["generate", str(recipe.path), "--run", str(tmp_path / "run"), "--check"]
+    done = CliRunner().invoke(cli.app, check)
+    assert done.exit_code == 2 and "[data.questions] and [data.test] overlap: 5 of 5 rows" in done.stderr
+    assert "[data.captions]" not in done.stderr and not (tmp_path / "run").exists()
+
+
 def test_the_verbs_for_programs_refuse_with_the_counts_of_the_commands_until_overlap_is_allowed(
     tmp_path: Path,
 ) -> None:
