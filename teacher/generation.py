@@ -317,11 +317,10 @@ def _manifest_counts(
     return counts
 
 
-def _manifest_tokens(tallies: Mapping[str, Tally]) -> dict[str, int]:
+def _manifest_tokens(tallies: Mapping[str, Tally]) -> Counter[str]:
     """The tokens of all replies, replaced attempts included; `NAME.output` of each teacher of whom all are known."""
-    of_teacher = {
-        f"{name}.output": tally.tokens["reasoning"] + tally.tokens["answer"]
-        for name, tally in tallies.items()
-        if not tally.without_usage
-    }
-    return {**sum((tally.tokens for tally in tallies.values()), Counter[str]()), **of_teacher}
+    tokens = sum((tally.tokens for tally in tallies.values()), Counter[str]())
+    for name, tally in tallies.items():
+        if not tally.without_usage:
+            tokens[f"{name}.output"] = tally.tokens["reasoning"] + tally.tokens["answer"]
+    return tokens

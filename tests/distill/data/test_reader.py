@@ -172,7 +172,8 @@ def test_a_hub_that_does_not_answer_is_asked_once_and_then_only_its_cache(
 ) -> None:
     asked: list[float] = []
 
-    def no_network(self: Any, name: str, *, timeout: float) -> None:
+    def no_network(self: Any, name: str, *, repo_type: str, timeout: float) -> None:
+        assert repo_type == "dataset"
         asked.append(timeout)
         raise ConnectionError("Name or service not known")
 
@@ -180,7 +181,7 @@ def test_a_hub_that_does_not_answer_is_asked_once_and_then_only_its_cache(
         assert constants.HF_HUB_OFFLINE
         raise ConnectionError("Couldn't reach 'somebody/charts' on the Hub")
 
-    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", no_network)
+    monkeypatch.setattr(huggingface_hub.HfApi, "repo_info", no_network)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(datasets, "load_dataset", cached)
     with pytest.raises(DataError, match=r"cannot be reached \(no answer, ConnectionError; HF_HUB_OFFLINE=1"):

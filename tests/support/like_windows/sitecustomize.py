@@ -19,6 +19,7 @@ import sys
 import types
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 OURS = ("distill", "filters", "student", "teacher")
@@ -148,12 +149,10 @@ def _get_context(method: str | None = None) -> Any:
     return multiprocessing.get_context("spawn")
 
 
-def _lock_descriptor(descriptor: int, **options: Any) -> Any:
-    import filelock._descriptor
-
+def _lock_descriptor(lock: Callable[..., Any], descriptor: int, **options: Any) -> Any:
     name = os.readlink(f"/proc/self/fd/{descriptor}")
     assert name.endswith(".lock"), f"{name}: Windows would let no other process read this file"
-    return filelock._descriptor.lock_descriptor(descriptor, **options)
+    return lock(descriptor, **options)
 
 
 def _reduce(module: types.ModuleType) -> types.ModuleType:
@@ -172,7 +171,7 @@ def _reduce(module: types.ModuleType) -> types.ModuleType:
             methods = {"get_all_start_methods": lambda: ["spawn"], "get_context": _get_context}
             return _Reduced(module, re.compile("forkserver|popen_fork|resource_tracker"), **methods)
         case "filelock":
-            return _Reduced(module, None, lock_descriptor=_lock_descriptor)
+            return _Reduced(module, None, lock_descriptor=partial(_lock_descriptor, module.lock_descriptor))
     return module
 
 
