@@ -100,7 +100,8 @@ def read_source(
     if settings.ask is not None:
         lines[:] = given_lines
         return read_given(settings)
-    raise type(refused)(f"{refused}{unclear}") from None  # type: ignore[misc]  # it is set where nothing was read
+    assert refused is not None  # nothing was read
+    raise type(refused)(f"{refused}{unclear}") from None
 
 
 def _is_whole(read: tuple[GuessedSource, dict[str, Any], Path | None], settings: FirstSettings) -> bool:
@@ -120,15 +121,15 @@ def _read_found(
     if said is None:
         return None
     near = local if local.is_dir() else local.parent
-    told: list[str] = [said]
+    table_lines: list[str] = [said]
     try:
         asked = replace(settings, ask=None)
-        guessed, values = read_table({"source": str(out)}, None, near, folder, asked, told)
+        guessed, values = read_table({"source": str(out)}, None, near, folder, asked, table_lines)
         if fault := reader.first_fault(_recipe(values), split.NAME):
             raise DataError(f"no row can be used ({fault})")
     except (DataError, RecipeError) as error:
         raise UnclearRowsError(str(error).replace(f"{out}: ", "")) from None
-    lines += [line.replace(str(out), str(local)) for line in told]
+    lines += [line.replace(str(out), str(local)) for line in table_lines]
     answer = guessed.columns.get("answer")
     if guessed.format == "plain" and isinstance(answer, str):
         require_no_unread_choices(out, answer)

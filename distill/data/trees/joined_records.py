@@ -145,7 +145,8 @@ def _may_join(column: str, table: str, key: str, other: str) -> bool:
     """Whether the names of two fields say that they are ids of the same things."""
     first, second = (name.lower() in _BARE for name in (column, key))
     if not first and not second:
-        return column.lower() == key.lower() and _ID.fullmatch(column.lower())["thing"] is None  # type: ignore[index]
+        match = _ID.fullmatch(column.lower())
+        return column.lower() == key.lower() and match is not None and match["thing"] is None
     if first and second:
         return False
     return _same(_thing(key), table) if first else _same(_thing(column), other)
