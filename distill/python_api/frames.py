@@ -185,7 +185,7 @@ def compare(*runs: Path | str) -> pa.Table:
 
 
 def _finished(run: Path, stage: str) -> Path:
-    """The run, once its stage is finished; a mistyped path is told from a run whose stage is not."""
+    """The run, once its stage is finished. A path without a run and an unfinished stage have different errors."""
     if not run.is_dir():
         raise DataError(f"{run}: there is no such folder; give the directory of a run")
     require_finished(run, stage, next_step=f"run `distill {stage}` first")

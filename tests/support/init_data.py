@@ -42,6 +42,17 @@ def read(recipe: Path, name: str = "questions") -> list[Sample]:
     return [item for item in found if isinstance(item, Sample)]
 
 
+def asked() -> set[tuple[str, str, str | None]]:
+    """The images, questions and answers that `init` reads from the folder `data`; none where it refuses."""
+    done = distill("data", "--out", "new", "--force")
+    if done.exit_code:
+        assert done.output.startswith("distill: "), done.output
+        return set()
+    recipe = load(Path("new/recipe.toml"))
+    samples = [sample for name in recipe.data for sample in read(recipe.path, name)]
+    return {(Path(sample.images[0].path).name, sample.question, sample.answer) for sample in samples}
+
+
 def write_csv(path: Path, rows: list[list[str]], delimiter: str = ",", bom: str = "") -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         file.write(bom)

@@ -5,9 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from init_data import distill, photos, read
-
-from distill.recipe.loading import load
+from init_data import asked, photos
 
 
 @pytest.fixture
@@ -20,17 +18,6 @@ def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     for name, image in zip(names, images, strict=True):
         Path("all", name).rename(image)
     return images
-
-
-def asked() -> set[tuple[str, str, str | None]]:
-    """The images, questions and answers that `init` reads; none where it refuses."""
-    done = distill("data", "--out", "new")
-    if done.exit_code:
-        assert done.output.startswith("distill: "), done.output
-        return set()
-    recipe = load(Path("new/recipe.toml"))
-    samples = [sample for name in recipe.data for sample in read(recipe.path, name)]
-    return {(Path(sample.images[0].path).name, sample.question, sample.answer) for sample in samples}
 
 
 def pair(images: list[Path]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from init_data import distill, photos, read
+from init_data import asked, distill, photos, read
 
 from distill.recipe.loading import load
 
@@ -25,17 +25,6 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.chdir(tmp_path)
     photos(tmp_path / "data")
     return sorted(str(path.relative_to("data")) for path in Path("data").rglob("*.[Jj][Pp]*"))
-
-
-def asked() -> set[tuple[str, str, str | None]]:
-    """The images, questions and answers that `init` reads from the folder `data`; none where it refuses."""
-    done = distill("data", "--out", "new", "--force")
-    if done.exit_code:
-        assert done.output.startswith("distill: "), done.output
-        return set()
-    recipe = load(Path("new/recipe.toml"))
-    samples = [sample for name in recipe.data for sample in read(recipe.path, name)]
-    return {(Path(sample.images[0].path).name, sample.question, sample.answer) for sample in samples}
 
 
 def write(name: str, value: Any) -> None:
