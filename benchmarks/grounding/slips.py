@@ -10,7 +10,8 @@ texts with traps. `blind_dev` and `blind_heldout` are random halves of one set, 
 is tuned on `blind_13_heldout`; it and `blind_13_dev` are halves of 300 sentences, each written by hand. `phrasings`
 holds 192 sentences with drawn numbers, four times each: the parser is tuned on them. `blind_14_dev` and
 `blind_14_heldout` are halves of another 300 by another writer; the held half was not read. `blind_15` is by a third
-writer: its right texts were read, its slips were not.
+writer: its right texts were read, its slips were not. `blind_18_dev` and `blind_18_heldout` are halves
+of 300 whole traces of teachers with at most one slip each; the held half was not read.
 Takes 3 s (two shared cores).
 """
 

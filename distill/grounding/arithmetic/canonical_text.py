@@ -64,7 +64,7 @@ _CONTINENTAL_NUMBER: Final = re.compile(r"(?<![\w.,])(\d{1,3}(?:\.\d{3}){1,5}|\d
 """If a text has one such number, all its numbers have a decimal comma."""
 _DEGREES: Final = re.compile(r"(?<=\d) ?° ?([cf]\b)?")
 _SPACES: Final = re.compile(r"  +")
-_NOTE: Final = re.compile(r"\((?!because|since|as |inclusive|counting)[^()\d]{0,60}\)")
+_NOTE: Final = re.compile(r"\((?!because|since|as |incl|excl|counting)[^()\d]{0,60}\)")
 _UNIT: Final = "one|two|three|four|five|six|seven|eight|nine"
 _COUNT: Final = "|".join(sorted(_COUNTS, key=len, reverse=True))
 # Its end is searched for first: nearly all searches end with it.

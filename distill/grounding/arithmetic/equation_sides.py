@@ -51,7 +51,7 @@ _COMPARING: Final = word_set("more less fewer greater higher lower larger smalle
 """Those of these words that may follow a result after an equals sign: "90 - 75 = 15 more"."""
 _JOINTS: Final = word_set(
     """and or but in to than from for with on at by so because which that while since then thus hence where as when if
-    over during across between among"""
+    over during across between among und et oder ou"""
 )
 """What stands between two statements, and not between a number and its unit."""
 # A comma ends a chain but where `EquationReader._goes_on` may say otherwise.
@@ -243,7 +243,7 @@ class EquationReader:
         if not side.numbers or not (side.operators or len(self.chain) > 1):
             return False
         if after in _OPERATORS and after != "x":
-            return True
+            return then in _OPERANDS  # not in "64 + 47 = 111, plus another 47"
         return after in ("or", "ie", "same") or (after in ("that", "which", "so") and then == "is")
 
     def _unit(self, side: Side, token: str, after: str) -> list[Side] | None:

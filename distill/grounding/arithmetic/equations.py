@@ -22,13 +22,19 @@ from distill.grounding.arithmetic.reading_effort import ReadingEffort
 from distill.word_tables import word_set
 
 _OVERRULED: Final = re.compile(
-    r"\?|\b(?:wrong|mistake|mistaken|mistakenly|incorrect|misread|miscounted|false|slip|error|(?:is|are|was|does|do|can) not|isn't"
-    r"|aren't|wasn't|doesn't|don't|cannot|can't|instead|rather|oops)\b"
+    r"\?|\b(?:wrong|mistake|mistaken|mistakenly|incorrect|misread|miscounted|false|slip|error|instead|rather|oops)\b"
 )
-"""A sentence with one of these words is no claim: questions, negations, reported mistakes.
+"""A sentence with one of these words is no claim: questions, reported mistakes.
 
 A condition is a claim: "it would be 8 + 6 = 14" states arithmetic.
 """
+_NOT: Final = r"(?:(?:is|are|was|does|do|can) not|isn't|aren't|wasn't|doesn't|don't|cannot|can't)\b"
+_NEGATED: Final = re.compile(rf"\b{_NOT}")
+"""A part of a sentence with one of these words is no claim; other parts are: "it doesn't count, so 10 - 1 = 9"."""
+_SAID_OF_RESULT: Final = re.compile(
+    rf"\bwhich {_NOT} (?!be |right|correct|true|possible|what|the |match|fit|add|agree)"
+)
+_TAKEN_BACK: Final = re.compile(rf" ?(?:(?:but|and|yet),? )?(?:that|this|it|which) {_NOT}")
 _OVERRULING: Final = word_set(
     """wrong mistake mistaken mistakenly incorrect misread miscounted false slip error not cannot t instead rather oops"""
 )
@@ -131,10 +137,13 @@ def find_equation_claims(
             return
     if "|" in sentence:
         sentence = _ABSOLUTE.sub(r"‖(\1)", sentence)
+    negated = not words.isdisjoint(_OVERRULING) and _NEGATED.search(sentence)
+    if negated and "if " in sentence:
+        return  # "if the 1 isn't carried, 17 + 26 = 33"
     for part, start in split_parts(sentence):
         count = part.count(MARK)
-        if count > 1 and _may_state(part):
-            end = start + len(part)
+        end = start + len(part)
+        if count > 1 and _may_state(part) and not (negated and _is_negated(part, sentence[end:])):
             chains, tokens = _read_chains(
                 sentence[max(0, start - _CONTEXT) : start], part, sentence[end : end + _CONTEXT]
             )
@@ -143,6 +152,11 @@ def find_equation_claims(
             for chain in chains:
                 yield from _check_chain(chain, own, offset)
         offset += count
+
+
+def _is_negated(part: str, behind: str) -> bool:
+    """Whether a part of a sentence, or what stands behind it, denies what the part states."""
+    return _NEGATED.search(_SAID_OF_RESULT.sub("", part)) is not None or _TAKEN_BACK.match(behind) is not None
 
 
 @lru_cache(maxsize=1 << 11)
@@ -191,12 +205,24 @@ def _check_chain(chain: list[Side], numbers: Sequence[Number], offset: int) -> I
             or (len(units) > 1 and not (units == _TEMPERATURES and "*" in operators))
         ):
             continue
+        if _is_put_in(left, right, numbers):
+            continue
         comparison = _compare_sides(left, right, numbers)
         if comparison is not None:
             agrees, expected = comparison
             # That two expressions agree corrects no result.
             key = (tuple(left.operators), tuple(numbers[n].value for n in left.numbers), len(right.operators))
             yield ArithmeticClaim(offset + left.numbers[0], offset + right.numbers[-1], agrees, expected, key)
+
+
+def _is_put_in(left: Side, right: Side, numbers: Sequence[Number]) -> bool:
+    """Whether a side puts numbers in for the letters of the side before: "1/2 g t^2 = 1/2 * 10 * 2.2^2"."""
+    if left.tokens[-1] != "u":
+        return False
+    length, count = len(left.tokens) - 1, len(left.numbers)
+    if right.tokens[: length + 1] != [*left.tokens[:-1], "*"] or len(right.numbers) <= count:
+        return False
+    return all(numbers[a].value == numbers[b].value for a, b in zip(left.numbers, right.numbers, strict=False))
 
 
 def _in_dollars(left: Side, right: Side, numbers: Sequence[Number]) -> bool:
@@ -299,7 +325,19 @@ def _compare_sides(left_side: Side, right_side: Side, numbers: Sequence[Number])
             100 * stated_value,
             [reading for value in computed for reading in (100 * value, value)],
         )
+        computed += [
+            100 * share for share in _shares(left_side if stated_side is right_side else right_side, numbers)
+        ]
     return any(stands_for(stated_value, number.unit, value, hedged) for value in computed), computed[0]
+
+
+def _shares(side: Side, numbers: Sequence[Number]) -> Iterator[float]:
+    """The share that a side takes of a number: "a third of 135, or about 33%"."""
+    if side.operators[-1:] == ["of"]:
+        tokens = side.tokens[: side.tokens.index("of")]
+        share = evaluate_expression(tokens, [numbers[n].value for n in side.numbers])
+        if share is not None:
+            yield share
 
 
 def side_values(side: Side, other: Side, numbers: Sequence[Number]) -> Iterator[float]:

@@ -44,6 +44,8 @@ _ELECTRIC: Final = re.compile(r"(?<=\d)\s?(?:[VWΩJ]|A(?=\s*(?:[-+×*·/÷=≈.,
 _ELECTRIC_ENDS: Final = re.compile(r"[VAWΩJ](?:(?<=\d.)|(?<=\d\s.))")
 _FACTOR: Final = re.compile(r"(?: ×(?<=\d ×)|×(?<=\d×))(?=\s*(?:[.,;)]|$|\n))")
 _INCHES: Final = re.compile(r" in(?<=\d in)(?=\.?\s?[×*·/=])")
+_LATEX_SPACE: Final = re.compile(r"\\[ ,;:](?=[^\d\s])")
+"""A space before a word: "68\\ cm"."""
 _DEGREE: Final = re.compile(r"\s?\^\s?\{?\s?\\circ\b\s?\}?")
 _SPACED_DASH: Final = re.compile(r"\s*—\s*(?![\d(])")
 
@@ -55,6 +57,8 @@ def plain_notation(text: str) -> str:
             text = _COLUMNS.sub(r"\1 \2 \3 = ", text)
         if ">>>" in text:
             text = _PROMPT.sub(r"\1 = \2\n", text)
+    if "\\" in text:
+        text = _LATEX_SPACE.sub(" ", text)
     if "frac" in text:
         text = _FRACTION.sub(lambda match: f"(({match[1] or match[3]})/({match[2] or match[4]}))", text)
     if "\\circ" in text:

@@ -26,8 +26,16 @@ We get $75 - 39 = 36$ — so 36. | We get $75 - 39 = 33$ — so 33.
 There are 3 × 8 = 24 T-shirts. | There are 3 × 8 = 22 T-shirts.
 The change is 73 − 28 = +45. | The change is 73 − 28 = +25.
 | Q | Units |¶|---|---|¶| Q1 | 58 |¶| Q2 | 35 |¶| Total | 93 | | | Q | Units |¶|---|---|¶| Q1 | 58 |¶| Q2 | 35 |¶| Total | 98 |
+$108 \times 7 = 756\ \text{cm}^3$ and $4\,\mathrm{m} \cdot 3 = 12\,\mathrm{m}$ | $108 \times 7 = 746\ \text{cm}^3$
+Das sind 3 × 4,80 € = 14,40 € und 2 × 2,10 € = 4,20 €. | Das sind 3 × 4,80 € = 14,80 € und 2 × 2,10 € = 4,20 €.
+1/2 g t² = 1/2 · 10 · 3² = 5 · 9 = 45 m | 1/2 g t² = 1/2 · 10 · 3² = 5 · 9 = 55 m
+5² + 12² = 25 + 144 = 169, which is not even. | 5² + 12² = 25 + 144 = 159, which is not even.
 """
 WORDINGS = """
+First 64 + 47 = 111, plus another 47 gives 158. | First 64 + 47 = 101, plus another 47 gives 148.
+The door doesn't count, thus 10.2 − 1.5 = 8.7. | The door doesn't count, thus 10.2 − 1.5 = 9.7.
+The first guess was 8 + 6 = 15, but that isn't it. If it isn't carried, 17 + 26 = 33. | It isn't new. So 17 + 26 = 33.
+Biking has 45, a third of 135, or about 33%. | Biking has 45, a third of 135, or about 43%.
 In Fahrenheit it would show 24 × 1.8 + 32 = 75.2 °F. | In Fahrenheit it would show 24 × 1.8 + 32 = 57.2 °F.
 The remainder is 100% - 25% - 26% = 49%. 60 / 7 = 8 with 4 left over. | The remainder is 100% - 25% - 26% = 59%.
 1 − 3/5 = 2/5 of the pizza is left. | 1 − 3/5 = 4/5 of the pizza is left.

@@ -145,3 +145,4 @@ def test_the_names_of_columns_may_stand_behind_a_sentence() -> None:
     assert find_slips(table.format(144)).slips == ()
     assert [slip.expected for slip in find_slips(table.format(134)).slips] == [144]
     assert find_slips("| a | b |\n| c | 3 |\n|---|---|\n| Total | 4 |\n").slips == ()
+    assert find_slips("| a | b |\n|---|---|\n| c | 3 |\n| d | 4 |\n| Total (incl. online) | 9 |\n").slips == ()
