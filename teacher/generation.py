@@ -101,9 +101,8 @@ class Generation:
 
     def _new_progress(self, on_progress: ProgressCallback) -> GenerateProgress:
         """Progress that starts with the traces of earlier runs; those of other samples count when these are drawn."""
-        tallies = self.finals.tallies().values()
-        outcomes = sum((tally.outcomes for tally in tallies), Counter[str]())
-        done = outcomes.total() + sum(tally.repeated for tally in tallies)
+        outcomes = sum((tally.outcomes for tally in self.finals.tallies().values()), Counter[str]())
+        done = outcomes.total()
         teachers = (teacher for teacher in self.recipe.teachers if teacher.after is None)
         first_attempts = sum(self.plan.routed[teacher.name] * teacher.samples for teacher in teachers)
         left = (self.plan.samples - self.finals.done_before.count) / max(1, self.plan.samples)
@@ -237,8 +236,8 @@ class Writer:
             _require_images(request)
         record = make_trace(self._form, request, completion)
         self.journal.append(record)
-        job.queue.done(request, record)
-        self._progress.count(job.teacher, record)
+        stands = job.queue.done(request, record)
+        self._progress.count(job.teacher, record, stands=stands)
 
     def take_over(self, record: Mapping[str, Any]) -> None:
         """Write the trace of another agent, and report it to the queue."""

@@ -65,10 +65,13 @@ class GenerateProgress:
         """Add what a server costs by the hour."""
         self._cost += teacher.price.hour * seconds / 3600
 
-    def count(self, teacher: Teacher, record: Mapping[str, Any]) -> None:
+    def count(self, teacher: Teacher, record: Mapping[str, Any], *, stands: bool = True) -> None:
+        """Count a reply with its tokens; it is one of the run's traces if it `stands`, not if an attempt follows."""
         output = output_tokens(record["usage"], record["outcome"])
-        self._done += 1
-        self._planned += teacher.after is None and not record["attempt"]
+        if stands:
+            self._done += 1
+            self._planned += teacher.after is None
+            self._outcomes[record["outcome"]] += 1
         self._now = ""
         self._tokens += output or 0
         self._without_usage += output is None
@@ -77,14 +80,13 @@ class GenerateProgress:
             prompt = known_usage(record)["prompt"]
             self._cost += teacher.token_cost(prompt or 0, output or 0)
             self._cost_is_known &= not ((price.output and output is None) or (price.input and prompt is None))
-        self._outcomes[record["outcome"]] += 1
         if time.monotonic() - self._reported >= _REPORT_INTERVAL_S:
             self._report()
 
     def facts(self, idle_s: float = 0.0) -> dict[str, Any]:
         """Figures of this process in this round so far, for those who watch a run of several processes.
 
-        `planned` are traces that the plan of a run counts: no further attempts, no teachers that come after others.
+        `planned` are traces that the plan of a run counts: none of teachers that come after others.
         `idle_s` of its seconds do not count.
         """
         return {

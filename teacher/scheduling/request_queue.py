@@ -34,8 +34,8 @@ class RequestQueue:
         """`upstream` is the queue of the teacher that this one comes after, while that teacher works, too.
 
         `on_done` gets the state of each sample when the teacher is done with it. `on_found` gets the outcomes of
-        wanted traces that exist already and were not asked here. `on_expect` gets the change of the expected number
-        of traces; at first one attempt is expected for each trace of a teacher that comes after no other.
+        wanted traces that exist already and were not asked here; a replaced attempt is none. `on_expect` gets the
+        change of the expected number of traces; at first those of a teacher that comes after no other are expected.
         """
         self.policy = policy
         self._on_done, self._on_found, self._on_expect = on_done, on_found, on_expect
@@ -106,11 +106,10 @@ class RequestQueue:
         sample_id = record["sample_id"]
         self._asked.discard(record["id"])
         if sample_id in self._active:
-            self._on_found({record["outcome"]: 1})
-            self._on_expect(self._beyond_first(record["attempt"]))
             known = self.policy.status_of
             self._ready = deque(each for each in self._ready if not all(known(part.id) for part in each.parts))
-            self._queue_open(self._active[sample_id], first=False)
+            if self._go_on(self._active[sample_id], record["id"]):
+                self._on_found({record["outcome"]: 1})
         elif sample_id in self._left:
             self._settle(sample_id)
         self.on_change()
@@ -133,14 +132,21 @@ class RequestQueue:
         """The next request; None when none is ready now."""
         return self._ready.popleft() if self.prepare() else None
 
-    def done(self, request: Request, record: dict[str, Any]) -> None:
-        """Record that the trace of a request is in the index."""
+    def done(self, request: Request, record: dict[str, Any]) -> bool:
+        """Record that the trace of a request is in the index; whether it stands, that is, no attempt follows it."""
         usage = record["usage"]
         self._lengths.add(request.sample, usage["reasoning"] + usage["answer"])
         self._asked.discard(request.id)
-        self._on_expect(self._beyond_first(request.attempt))
-        self._queue_open(self._active[request.sample.id], first=False)
+        stands = self._go_on(self._active[request.sample.id], request.id)
         self.on_change()
+        return stands
+
+    def _go_on(self, sample_policy: SamplingPolicy, trace_id: str) -> bool:
+        """Queue what follows from a new trace; whether the trace stands."""
+        self._queue_open(sample_policy, first=False)
+        stands = sample_policy.is_last(trace_id)
+        self._on_expect(int(stands and self._comes_after))
+        return stands
 
     def close(self) -> None:
         """End this teacher's work in this round, so that no other teacher waits for it."""
@@ -173,13 +179,14 @@ class RequestQueue:
     def _queue_open(self, sample_policy: SamplingPolicy, *, first: bool) -> None:
         """Queue the open requests of a sample, or drop the sample when it is done."""
         state, sample = sample_policy.state, sample_policy.sample
-        if first and len(state.open) < len(sample_policy.attempts):
-            self._count_known(sample_policy)
+        if first and state.finals:
+            self._on_found(Counter(final.status.outcome for final in state.finals))
+            self._on_expect(len(state.finals) * self._comes_after)
         if state.done:
             self._active.pop(sample.id, None)
             if self._on_done is not None:
                 self._on_done(self.policy.teacher, sample, state)
-            if self.policy.teacher.after is None:  # stopped early; others are expected as they come
+            if not self._comes_after:  # stopped early
                 self._on_expect(len(state.finals) - sample_policy.max_traces)
             for dependent in self._dependents:
                 dependent._wake(sample.id)
@@ -194,17 +201,10 @@ class RequestQueue:
             # What follows from a trace goes first: its sample is then soon finished, its image still at hand.
             self._ready.extendleft(reversed(new_requests))
 
-    def _count_known(self, sample_policy: SamplingPolicy) -> None:
-        """Tell of the traces of a sample that are there when it is drawn."""
-        status_of = self.policy.status_of
-        known = [(request, status) for request in sample_policy.attempts if (status := status_of(request.id))]
-        if known:
-            self._on_found(Counter(status.outcome for _, status in known))
-            self._on_expect(sum(self._beyond_first(request.attempt) for request, _ in known))
-
-    def _beyond_first(self, attempt: int) -> int:
-        """1 for a trace that the number of expected ones does not hold from the start."""
-        return int(attempt > 0 or self.policy.teacher.after is not None)
+    @property
+    def _comes_after(self) -> bool:
+        """Whether the traces are expected only as they come, because another teacher decides on them."""
+        return self.policy.teacher.after is not None
 
     def _wake(self, sample_id: str) -> None:
         sample = self._held.pop(sample_id, None)

@@ -153,6 +153,10 @@ class SamplingPolicy:
         """Every request that was made so far."""
         return [request for attempts in self._attempts.values() for request in attempts]
 
+    def is_last(self, trace_id: str) -> bool:
+        """Whether a trace is of the last attempt at its place that was made so far."""
+        return any(attempts[-1].id == trace_id for attempts in self._attempts.values())
+
     @property
     def max_traces(self) -> int:
         """The largest number of traces, without repeated attempts."""

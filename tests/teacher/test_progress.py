@@ -55,19 +55,21 @@ def test_traces_of_a_changed_prompt_are_not_counted_as_done(world: World) -> Non
     assert [progress.done for progress in known] == sorted(progress.done for progress in known)
 
 
-def test_a_resumed_run_counts_each_attempt_that_is_there_once_and_expects_what_is_left(world: World) -> None:
+def test_a_resumed_run_counts_the_traces_that_stand_and_expects_what_is_left(world: World) -> None:
     world.head = '[generate.outcomes]\nattempts = 2\nempty_answer = "resample"'
     for row in world.rows:
         row["question"] += " fault=empty"  # every trace is asked for twice
     world.teachers[0] |= {"max_in_flight": 2, "start_in_flight": 2}
     _stop_at(world, 15)
-    there = len(world.records())
+    there = sum(record["attempt"] == 1 for record in world.records())
     seen: list[Progress] = []
     manifest = world.generate(on_progress=seen.append)
     *running, last = seen
     asked = [progress for progress in running if progress.done > progress.resumed]
     assert there >= 15 and asked[0].done == there + 1 and asked[0].resumed == there
-    assert asked[-1].done == asked[-1].total == 40
+    assert {(progress.total, progress.facts["empty_answer"]) for progress in asked} == {
+        (20, done) for done in range(there + 1, 21)
+    }
     assert manifest.counts["repeated"] == 20 and (last.done, last.total) == (20, 20)
 
 
@@ -106,9 +108,10 @@ def test_an_agent_tells_how_many_of_its_traces_the_plan_counts(world: World) -> 
     progress = reports.GenerateProgress(lambda _: None, done=0, total=20, outcomes={})
     teacher = world.recipe().teachers[0]
     record = {"usage": {"prompt": 1, "reasoning": 1, "answer": 1}, "outcome": "complete"}
-    progress.count(teacher, record | {"attempt": 0})
-    progress.count(teacher, record | {"attempt": 1})
+    progress.count(teacher, record, stands=False)
+    progress.count(teacher, record)
     progress.count(teacher.model_copy(update={"after": "stub"}), record)
-    assert (progress.facts()["traces"], progress.facts()["planned"]) == (3, 1)
+    assert (progress.facts()["traces"], progress.facts()["planned"]) == (2, 1)
+    assert progress.facts()["tokens"] == 6, "those of the replaced attempt count"
     progress.begin_round()
     assert (progress.facts()["traces"], progress.facts()["planned"]) == (0, 0)
