@@ -33,11 +33,12 @@ from distill.run_log import recording
 from distill.trace_records.human_labels import LABELS, LabelJournal, compare_with_judge, read_labels
 from distill.types import ImageRef
 from distill.view.asking import Asking
+from distill.view.facets import FACETS
 from distill.view.policy import compare_policy, policy, write_policy
 from distill.view.refusals import ConnectionLog, RefusalLog
 from distill.view.student_facts import ReplyQuery, Students
 from distill.view.trace_facts import trace_facts
-from distill.view.trace_table import FACETS, Query, TraceTable
+from distill.view.trace_table import Query, TraceTable
 from filters.what_if import LastTraces
 
 HOST: Final = "127.0.0.1"
@@ -243,6 +244,7 @@ class ViewServer:
             where=asked.get("where", ""),
             words=asked.get("words", ""),
             chosen=chosen,
+            find={name: asked.get(f"find.{name}", "") for name in FACETS},
             order=asked.get("order", ""),
             offset=_number(asked.get("offset", "0")),
             limit=min(_PAGE_ROWS, _number(asked.get("limit", "50"))),

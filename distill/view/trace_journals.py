@@ -26,8 +26,9 @@ JOURNAL = pa.schema(
 )
 _BATCH = 2_000
 _OF_TRACE = "sample_id, teacher, k, draft"
+REPLACED = "replaced by another attempt"
 FATES = f"""SELECT journal.*,
-    CASE WHEN attempt < last THEN 'replaced by another attempt' ELSE 'not filtered' END AS fate
+    CASE WHEN attempt < last THEN '{REPLACED}' ELSE 'not filtered' END AS fate
     FROM journal LEFT JOIN (SELECT {_OF_TRACE}, max(attempt) AS last FROM journal WHERE attempt > 0 GROUP BY ALL)
     USING ({_OF_TRACE})"""
 """SQL of the journals with the fate of each reply: few are further attempts, so the join is small."""

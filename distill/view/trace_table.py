@@ -23,8 +23,9 @@ from distill.local_paths import as_argument
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import Filter
+from distill.view.facets import FACETS, facet_values
 from distill.view.filtered_traces import OWN, create_facts, create_scanned, with_labels
-from distill.view.trace_journals import FATES, JOURNAL, TraceJournals
+from distill.view.trace_journals import FATES, JOURNAL, REPLACED, TraceJournals
 from filters.decisions.rules import Condition, check, check_condition
 from filters.tables.signal_database import (
     Tables,
@@ -36,23 +37,24 @@ from filters.tables.signal_database import (
     text,
 )
 
-FACETS = ("fate", "rule", "label", "outcome", "answer_verdict", "arithmetic", "teacher", "domain", "difficulty")
-"""Columns whose values are counted and chosen by a click. `rule`: each rule that a trace failed."""
 LIMIT_S = 10.0
 _INTERRUPT_S = 0.1
 """Between two interrupts of a query when the table is closed."""
 _REMEMBERED = 64
-_FACET_VALUES = 30
 _LABELS = "CREATE TEMP TABLE labels (id VARCHAR PRIMARY KEY, label VARCHAR)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A search of the page. `chosen`: facet to its chosen values; `order`: a column, a leading '-' reverses."""
+    """A search of the page. `order`: a column, a leading '-' reverses.
+
+    `chosen`: facet to its chosen values; `find`: facet to a text that its shown values have.
+    """
 
     where: str = ""
     words: str = ""
     chosen: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    find: Mapping[str, str] = field(default_factory=dict)
     order: str = ""
     offset: int = 0
     limit: int = 50
@@ -166,6 +168,7 @@ class TraceTable:
     def search(self, query: Query) -> dict[str, Any]:
         """`total`, the `rows` of one page, and counts of every facet, for the traces that a query asks for.
 
+        `replaced`: how many of the total are no traces of the run, because another attempt stands in their place.
         Raises RecipeError for a condition that cannot be right, DataError for one that takes too long or fails.
         """
         while True:
@@ -184,17 +187,13 @@ class TraceTable:
     def _search(self, query: Query) -> dict[str, Any]:
         base, values = self._condition(query)
         chosen = self._chosen(query.chosen)
-        facets = self._count(base, values, chosen)
+        counts = self._count(base, values, chosen)
         rows = self._page(query, base, values, chosen)
         questions = self.samples([row["sample_id"] for row in rows])
         for row in rows:
             row["question"] = questions.get(row["sample_id"], {}).get("question", "")
-        grouped: dict[str, list[tuple[str, int]]] = {name: [] for name in self._facets()}
-        for row in facets:
-            if row["facet"] != "total" and len(grouped[row["facet"]]) < _FACET_VALUES:
-                grouped[row["facet"]].append((str(row["value"]), row["n"]))
-        total = next(row["n"] for row in facets if row["facet"] == "total")
-        return {"total": total, "rows": rows, "facets": grouped}
+        found = {row["facet"]: row["n"] for row in counts if row["facet"] in ("total", "replaced")}
+        return {**found, "rows": rows, **facet_values(counts, self._facets(), query.chosen, query.find)}
 
     def _page(
         self, query: Query, base: str, values: Sequence[Any], chosen: Mapping[str, tuple[str, list[str]]]
@@ -258,8 +257,10 @@ class TraceTable:
         view = "traces" if base == "true" and not chosen and not self._aligned else self.scanned()
         return self._rows(
             f"WITH hits AS MATERIALIZED (SELECT {', '.join([narrow, *sides])} FROM {view} WHERE {base}) "
-            f"SELECT facet, value, n FROM ({counted} UNION ALL SELECT 'total', NULL, count(*) FROM hits "
-            f"WHERE {_all_but('', chosen)}) ORDER BY facet, n DESC, value",
+            f"SELECT facet, value, n FROM ({counted} "
+            f"UNION ALL SELECT 'total', NULL, count(*) FROM hits WHERE {_all_but('', chosen)} UNION ALL "
+            f"SELECT 'replaced', NULL, count(*) FROM hits WHERE fate = {text(REPLACED)} AND {_all_but('', chosen)}) "
+            "ORDER BY facet, n DESC, value",
             [*(value for _, value in chosen.values()), *values],
             limited=base != "true",
         )

@@ -4,6 +4,7 @@ import shutil
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from accessibility import problems
@@ -126,6 +127,37 @@ def test_the_address_holds_what_is_chosen(run: Path) -> None:
         before, after = browse(look)
     assert before == after and before[1:3] == ["rationale_tokens > 3", "-rationale_tokens"]
     assert before[3] == before[4] and before[5].startswith("charts")
+
+
+def test_values_beyond_the_first_are_found_by_their_text_with_keys_alone_on_a_phone(tmp_path: Path) -> None:
+    asked, traces = small_world(tmp_path / "pictures", questions=40)
+    asked = [replace(sample, domain=f"Field {number}") for number, sample in enumerate(asked)]
+    generate_folder(tmp_path / "run", asked, traces)
+    find, active = "document.querySelector('#facets .find input')", "document.activeElement"
+
+    async def key(tab: Tab, **facts: Any) -> None:
+        for kind in ("keyDown", "keyUp"):
+            await tab.call("Input.dispatchKeyEvent", type=kind, **facts)
+
+    async def look(tab: Tab) -> list[str]:
+        await tab.open(address, PHONE)
+        await until(tab, LOADED)
+        assert await tab.evaluate("document.querySelector('#facets .find').textContent") == "10 more"
+        shown = "[...document.querySelectorAll('[data-facet=domain]')].map((one) => one.dataset.value)"
+        assert "Field 39" not in await tab.evaluate(shown)
+        await tab.evaluate(f"{find}.focus()")
+        await tab.call("Input.insertText", text="field 39")
+        await until(tab, f"{shown}.join() === 'Field 39'")
+        assert await tab.evaluate(f"{active} === {find}")
+        await key(tab, key="Tab", windowsVirtualKeyCode=9, modifiers=8)  # back, with the shift key
+        await key(tab, key="Enter", windowsVirtualKeyCode=13, text="\r")
+        await until(tab, "document.getElementById('total').textContent === '4 traces'")
+        assert await tab.evaluate(f"{active}.dataset.value") == "Field 39"
+        assert await tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1")
+        return tab.problems
+
+    with viewed(tmp_path / "run") as (_, address):
+        assert browse(look) == []
 
 
 def test_the_rules_of_the_page_go_into_the_recipe_that_was_named(run: Path, tmp_path: Path) -> None:

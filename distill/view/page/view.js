@@ -1,8 +1,9 @@
 "use strict";
 const SIZE = 50, LOOK_MS = 5000, READING_MS = 2000, HEADINGS = { fate: "result", rule: "dropped or left out by", label: "your label" };
-const NOTHING = { rows: [], total: null, facets: {} };
+const NOTHING = { rows: [], total: null, facets: {}, more: {} };
 const drafts = new Map();  // texts that a person wrote and has not sent, by field and trace
 const given = new Map();  // how many labels this page gave to a trace
+const finders = new Map();  // the field of each facet that finds values which are not shown
 let state = {}, found = NOTHING, shown = null, drawn = "", place = 0, asked = 0;
 let ahead = { id: null };  // the next trace with its pictures, asked for while a person reads
 
@@ -35,6 +36,7 @@ async function search() {
   ahead = { id: null };
   parameters.delete("id");
   parameters.set("limit", SIZE);
+  for (const [facet, field] of finders) if (field.value) parameters.set(`find.${facet}`, field.value);
   try { answer = await call(`/api/traces?${parameters}`); } catch (problem) { trouble = problem.message; }
   if (turn !== asked) return;
   found = answer;
@@ -53,20 +55,37 @@ const blind = () => byId("blind").checked;
 const hidden = (row) => blind() && !row.label;
 
 function drawFacets() {
-  const parameters = wanted();
+  const parameters = wanted(), active = document.activeElement, { facet: of, value: name } = active.dataset;
   byId("facets").replaceChildren(...Object.entries(found.facets).flatMap(([facet, values]) => {
-    const chosen = parameters.getAll(facet);
+    const chosen = parameters.getAll(facet), more = found.more[facet], text = finders.has(facet) && finders.get(facet).value;
     values = [...values, ...chosen.filter((one) => values.every(([value]) => value !== one)).map((one) => [one, 0])];
-    if (!values.length || (blind() && ["answer_verdict", "fate", "rule", "arithmetic", "difficulty"].includes(facet))) return [];
-    return [make("h2", {}, HEADINGS[facet] || facet.replace("_", " ")), ...values.map(([value, count]) => make("button",
-      { type: "button", "aria-pressed": chosen.includes(value), onclick: () => toggle(facet, value) },
-      make("span", {}, value || "(none)"), make("span", {}, count.toLocaleString("en"))))];
+    if (!(values.length || text) || (blind() && ["answer_verdict", "fate", "rule", "arithmetic", "difficulty"].includes(facet))) return [];
+    return [make("h2", {}, heading(facet)), ...values.map(([value, count]) => make("button",
+      { type: "button", "data-facet": facet, "data-value": value, "aria-pressed": chosen.includes(value), onclick: () => toggle(facet, value) },
+      make("span", {}, value || "(none)"), make("span", {}, count.toLocaleString("en")))),
+      ...(more || text ? [make("p", { class: "find" }, make("span", { role: "status" },
+        more ? `${more.toLocaleString("en")} more` : values.length ? "no more" : "none has"), finder(facet))] : [])];
   }));
+  // What had the focus has it again.
+  const again = of ? [...byId("facets").querySelectorAll("button")].find(({ dataset }) => dataset.facet === of && dataset.value === name) : active;
+  if (again && byId("facets").contains(again)) again.focus({ preventScroll: true });
+}
+
+const heading = (facet) => HEADINGS[facet] || facet.replace("_", " ");
+
+function finder(facet) {
+  if (!finders.has(facet)) {
+    const field = make("input", { type: "search", placeholder: "find a value", "aria-label": `Find a value of ${heading(facet)}`, autocomplete: "off" });
+    field.addEventListener("input", search);
+    finders.set(facet, field);
+  }
+  return finders.get(facet);
 }
 
 function drawRows() {
   const current = wanted().get("id"), offset = Number(wanted().get("offset") || 0);
-  byId("total").textContent = found.total === null ? "" : counted(found.total, "trace") + (state.unread ? " so far; more are being read" : "");
+  const replaced = found.replaced ? `, ${counted(found.replaced, "replaced attempt")}` : "";
+  byId("total").textContent = found.total === null ? "" : counted(found.total - found.replaced, "trace") + replaced + (state.unread ? " so far; more are being read" : "");
   byId("rows").replaceChildren(...found.rows.map((row) => make("li", {}, make("button",
     { type: "button", "data-id": row.id, "aria-current": row.id === current, onclick: () => ask({ id: row.id }) },
     make("span", { class: "question" }, row.question || row.id),

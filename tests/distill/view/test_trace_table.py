@@ -1,11 +1,13 @@
 """The traces of a run as a table: facets, conditions, orders; a run that grows and one that is gone."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from run_fixtures import generate_folder, small_world
 from view_servers import unfiltered
 
 from distill.artifacts.journal import Journal
@@ -88,8 +90,28 @@ def test_a_reply_that_a_further_attempt_replaced_is_counted_apart(run: Path, tmp
     after = table.search(Query())
     replaced = "replaced by another attempt"
     assert after["facets"]["fate"] == [("not filtered", before["total"]), (replaced, 1)]
+    assert (before["replaced"], after["total"], after["replaced"]) == (0, before["total"] + 1, 1)
+    assert table.search(Query(chosen={"fate": ["not filtered"]}))["replaced"] == 0
     (row,) = table.search(Query(chosen={"fate": [replaced]}))["rows"]
     assert row["id"] == last["id"]
+
+
+def test_more_values_than_a_page_shows_are_counted_found_by_their_text_and_shown_when_chosen(tmp_path: Path) -> None:
+    asked, traces = small_world(tmp_path / "pictures", questions=40)
+    asked = [replace(sample, domain=f"Field {number}") for number, sample in enumerate(asked)]
+    generate_folder(tmp_path / "run", asked, traces)
+    table = TraceTable(tmp_path / "run")
+    table.refresh()
+    everything = table.search(Query())
+    shown = [value for value, _ in everything["facets"]["domain"]]
+    hidden = sorted({sample.domain for sample in asked} - set(shown))
+    assert len(shown) == 30 and everything["more"] == {"domain": 10} and len(hidden) == 10
+    found = table.search(Query(find={"domain": hidden[0].upper()}))
+    assert hidden[0] in dict(found["facets"]["domain"]) and found["total"] == everything["total"]
+    assert "domain" not in found["more"]
+    chosen = table.search(Query(chosen={"domain": [hidden[0]]}))
+    assert dict(chosen["facets"]["domain"])[hidden[0]] == chosen["total"] > 0
+    assert chosen["more"] == {"domain": 9} and len(chosen["facets"]["domain"]) == 31
 
 
 def test_a_run_that_is_being_generated_grows_and_gets_its_decisions(run: Path, tmp_path: Path) -> None:
