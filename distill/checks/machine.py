@@ -8,7 +8,7 @@ from pathlib import Path
 
 from distill import packages
 from distill.artifacts.files import LOCK, run_holder
-from distill.artifacts.manifest import MANIFEST, finished
+from distill.artifacts.manifest import MANIFEST, Manifest, finished
 from distill.checks.context import CheckContext
 from distill.checks.licences import LICENCES
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
@@ -154,10 +154,16 @@ def _dataset_bytes(context: CheckContext) -> float:
 
 
 def _trace_bytes(context: CheckContext) -> float:
-    recipe = context.recipe
-    if context.readable(ASKED) is None or context.is_done("generate"):
+    recipe, survey, asked = context.recipe, context.readable(ASKED), 0
+    if survey is None or not survey.samples:
         return 0.0
-    seen = {teacher.name: _unseen(context.routed[teacher.name]) for teacher in recipe.teachers}
+    if context.is_done("generate"):
+        generated = Manifest.read(context.run / "generate")
+        if generated is None or generated.inputs.get("limit", "0") == "0":
+            return 0.0
+        asked = generated.counts["samples"]  # with --limit; the others are still to be asked
+    left = max(0.0, 1 - asked / survey.samples)
+    seen = {teacher.name: _unseen(round(left * context.routed[teacher.name])) for teacher in recipe.teachers}
     return sum(forecast(recipe, teacher, seen[teacher.name]).disk.high for teacher in recipe.teachers)
 
 

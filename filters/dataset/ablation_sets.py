@@ -51,7 +51,8 @@ def write(database: duckdb.DuckDBPyConnection, folder: Path, seed: int) -> dict[
         f"SELECT coalesce(sum({size}), 0) FROM local SEMI JOIN ({chosen}) USING (id)"
     ).fetchall()
     ((rows,),) = database.execute("SELECT count(*) FROM local").fetchall()
-    of_arm = {"unfiltered": "true", "random": f"hash <= {_last_hash(database, int(tokens))}"}
+    last, later = _random_hashes(database, int(tokens))
+    of_arm = {"unfiltered": "true", "random": f"(hash <= {last} OR hash IN ({', '.join(map(str, [-1, *later]))}))"}
     written = {}
     for arm in ARMS:
         path = folder / f"{arm}.parquet"
@@ -68,13 +69,18 @@ def write(database: duckdb.DuckDBPyConnection, folder: Path, seed: int) -> dict[
     return written
 
 
-def _last_hash(database: duckdb.DuckDBPyConnection, tokens: int) -> int:
-    """The hash threshold whose traces come closest to `tokens`; -1 selects none."""
-    columns = database.execute("SELECT hash, size FROM complete").fetchnumpy()
+def _random_hashes(database: duckdb.DuckDBPyConnection, tokens: int) -> tuple[int, list[int]]:
+    """The hash up to which all traces fit into `tokens`, and those of later traces that fit into what is left."""
+    columns = database.execute("SELECT hash, size FROM complete WHERE size > 0").fetchnumpy()
     order = np.argsort(columns["hash"])
-    sizes = columns["size"][order].astype(np.int64)
-    count = int((2 * np.cumsum(sizes) - sizes <= 2 * tokens).sum())
-    return int(columns["hash"][order[count - 1]]) if count else -1
+    hashes, sizes = columns["hash"][order], columns["size"][order].astype(np.int64)
+    seen = int((np.cumsum(sizes) <= tokens).sum())
+    last, left, later = int(hashes[seen - 1]) if seen else -1, tokens - int(sizes[:seen].sum()), list[int]()
+    while len(fitting := seen + np.flatnonzero(sizes[seen:] <= left)):
+        seen = int(fitting[0]) + 1
+        left -= int(sizes[seen - 1])
+        later.append(int(hashes[seen - 1]))
+    return last, later
 
 
 def materialise(recipe: Recipe, run: Path, arm: str) -> Path:

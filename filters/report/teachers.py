@@ -49,7 +49,8 @@ def compare(facts: TableFacts, tokens: Mapping[str, int], unit: str) -> TeacherT
         for name, *row in facts.rows(
             f"""SELECT teacher, count(*), count(*) FILTER (outcome = 'complete'),
                 {
-                "count(answer_verdict), count(*) FILTER (answer_verdict = 'correct')"
+                "count(answer_verdict) FILTER (outcome = 'complete'), "
+                "count(*) FILTER (outcome = 'complete' AND answer_verdict = 'correct')"
                 if facts.has("answer_verdict")
                 else "0, 0"
             },
@@ -70,7 +71,7 @@ def compare(facts: TableFacts, tokens: Mapping[str, int], unit: str) -> TeacherT
     if any(values["judged"] for values in counts.values()):
         add(
             "correct",
-            "of traces with a verdict",
+            "of complete traces with a verdict",
             lambda name: _share(counts[name]["correct"], counts[name]["judged"]),
         )
     add("kept", "of all traces", lambda name: _share(counts[name]["kept"], counts[name]["traces"]))

@@ -215,9 +215,34 @@ def test_a_resumed_run_needs_room_for_what_is_left_alone(tmp_path: Path, monkeyp
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(machine.shutil, "disk_usage", lambda place: usage._replace(free=1000))
     monkeypatch.setattr(machine, "_unseen", lambda count: pytest.fail("its traces are there"))
-    finish(tmp_path / "run", "generate", "filter", "train/reason")
+    finish(tmp_path / "run", "filter", "train/reason")
+    _generated(tmp_path / "run", 2, limit=0)
     (found,) = results(path, machine.check_disk, state="ok")
     assert found.message.startswith("about 0 MB for students and checkpoints, about 0 MB for images")
+
+
+def _generated(run: Path, samples: int, *, limit: int) -> None:
+    Manifest(
+        **{"stage": "generate", "fingerprint": "", "fields": {}, "outputs": {}},
+        **{"inputs": {"limit": str(limit)}, "counts": {"samples": samples}},
+    ).write(run / "generate")
+
+
+def test_questions_that_a_limit_left_out_need_room_for_their_traces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, {"questions": questions(200)}, student=STUDENT, stages=[REASON])
+    monkeypatch.setattr(machine, "_gb", lambda size: f"{size:.0f} bytes")
+
+    def room() -> int:
+        (found,) = results(path, machine.check_disk, state="ok")
+        return int(found.message.partition("at most ")[2].split()[0])
+
+    everything = room()
+    _generated(tmp_path / "run", 50, limit=50)
+    assert room() == round(everything * 0.75) > 0
+    _generated(tmp_path / "run", 200, limit=0)
+    assert room() == 0
 
 
 def test_teachers_that_are_asked_in_rounds_are_looked_at_after_generate(tmp_path: Path) -> None:

@@ -63,9 +63,22 @@ def test_random_has_as_many_tokens_as_the_dataset(tmp_path):
     decisions = pq.read_table(run / "filter/decisions.parquet").to_pylist()
     selected = tokens(run, {row["id"] for row in decisions if row["selected"]})
     found = set(ids(run, "random"))
-    longest = max(tokens(run, {name}) for name in ids(run, "unfiltered"))
-    assert abs(tokens(run, found) - selected) <= longest / 2
-    assert found < set(ids(run, "unfiltered"))
+    every = set(ids(run, "unfiltered"))
+    assert found < every
+    assert 0 <= selected - tokens(run, found) < min(tokens(run, {name}) for name in every - found)
+
+
+def test_a_long_trace_that_does_not_fit_is_left_out_of_random(tmp_path):
+    samples, traces = fixtures.small_world(tmp_path / "pictures", questions=20)
+    traces = [replace(one, reasoning=one.reasoning * 60) if place == 2 else one for place, one in enumerate(traces)]
+    fixtures.generate_folder(tmp_path / "run", samples, traces)
+    run = tmp_path / "run"
+    for seed in range(12):
+        apply(recipe(tmp_path, seed=seed), run, fresh=True)
+        decisions = pq.read_table(run / "filter/decisions.parquet").to_pylist()
+        selected = tokens(run, {row["id"] for row in decisions if row["selected"]})
+        left = selected - tokens(run, set(ids(run, "random")))
+        assert 0 <= left < min(tokens(run, {name}) for name in ids(run, "unfiltered"))
 
 
 def test_the_seed_chooses_and_nothing_else_does(tmp_path):

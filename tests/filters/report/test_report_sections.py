@@ -211,6 +211,22 @@ def test_tokens_for_a_kept_trace_are_those_of_all_replies_of_the_teacher(tmp_pat
     assert "traces" in unknown and not any("tokens a trace" in label for label in unknown)
 
 
+def test_an_answer_of_an_incomplete_trace_is_not_counted_as_correct(run):
+    database = decide.database(Tables.of(run / "filter"), run / "filter/decisions.parquet")
+    facts = report_table.gather(database, SCHEMAS)
+    facts.database.execute(
+        "UPDATE page SET outcome = 'truncated_answer' WHERE id IN (SELECT min(id) FROM page "
+        "WHERE outcome = 'complete' AND answer_verdict IN ('correct', 'wrong') GROUP BY teacher, answer_verdict)"
+    )
+    shares = facts.rows(
+        "SELECT count(*) FILTER (answer_verdict = 'correct') / count(*) FROM page "
+        "WHERE outcome = 'complete' AND teacher = 'structured' AND answer_verdict IS NOT NULL"
+    )
+    shown = {label: cells for label, _, cells in teachers.compare(facts, {}, "words").rows}
+    assert shown["correct"][-1] == f"{100 * shares[0][0]:.1f} %"
+    assert len(facts.rows("SELECT 1 FROM page WHERE outcome <> 'complete' AND answer_verdict = 'correct'")) > 0
+
+
 def test_a_rationale_without_values_is_none_that_a_table_could_judge(run):
     database = decide.database(Tables.of(run / "filter"), run / "filter/decisions.parquet")
     facts = report_table.gather(database, SCHEMAS)
