@@ -46,10 +46,7 @@ _LABELS = "CREATE TEMP TABLE labels (id VARCHAR PRIMARY KEY, label VARCHAR)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A search of the page. `order`: a column, a leading '-' reverses.
-
-    `chosen`: facet to its chosen values; `find`: facet to a text that its shown values have.
-    """
+    """A search. `chosen`: values by facet; `find`: a text of its shown values; `order`: a column, '-' reverses."""
 
     where: str = ""
     words: str = ""
