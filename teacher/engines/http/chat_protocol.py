@@ -242,7 +242,7 @@ def completion_from_body(body: Any, payload: bytes, latency_s: float, *, logprob
         if message is None and _FILTERED.search(str(choice["finish_reason"])):
             message = {}  # Google withholds the message, too
         content, thoughts = message_text(message.get("content"))
-        said = next((message[key] for key in REASONING_KEYS if message.get(key)), None)
+        said = next(filter(None, map(message.get, REASONING_KEYS)), None)
         reasoning = "".join(message_text(said)) + thoughts
         refusal, _ = message_text(message.get("refusal"))
         entries = (choice.get("logprobs") or {}).get("content") if logprobs else None
@@ -292,11 +292,10 @@ def _finish(reader: ResponseReader, choice: Mapping[str, Any]) -> tuple[str, str
 
 def _counts(reader: ResponseReader, usage: Mapping[str, Any]) -> tuple[int, int, int]:
     """Tokens of the prompt, generated ones, and those of thoughts that Google and xAI count only in the total."""
-    prompt, written, total = (
-        reader.count(f"usage.{name}", usage.get(name)) or 0
-        for name in ("prompt_tokens", "completion_tokens", "total_tokens")
-    )
-    unwritten = max(0, total - prompt - written) if prompt else 0
+    prompt = reader.count("usage.prompt_tokens", usage.get("prompt_tokens")) or 0
+    written = reader.count("usage.completion_tokens", usage.get("completion_tokens")) or 0
+    total = reader.count("usage.total_tokens", usage.get("total_tokens")) or 0
+    unwritten = total - prompt - written if prompt and total > prompt + written else 0
     return prompt, written + unwritten, unwritten
 
 

@@ -139,22 +139,15 @@ class ConcurrencyLimit:
         self.limit = self._bounded(min(self.limit, in_flight) * _BACK_OFF)
         self._restart(now)
 
-    @property
-    def awaits_first_answer(self) -> bool:
-        """Whether it matters when the text of an answer begins."""
-        return self._blind and self._rising and self._window_from < 0
-
-    def begun(self, in_flight: int, now: float, after_s: float) -> bool:
-        """The text of an answer has begun, `after_s` after its request; whether the limit rises for it."""
-        if not self.awaits_first_answer:
-            return False
+    def begun(self, in_flight: int, now: float, after_s: float) -> None:
+        """The text of an answer has begun, `after_s` after its request. Before the first answer, that counts."""
+        if not (self._blind and self._rising and self._window_from < 0):
+            return
         self._begun += 1
         self._begin_s = max(self._begin_s, after_s)
         enough = _BEGUN_SHARE * self.limit
-        if self._begun < enough or in_flight < enough or now < self._calm_until:
-            return False
-        self.limit, self._doubled_at = self._bounded(self.limit * _RAMP), now
-        return True
+        if self._begun >= enough and in_flight >= enough and now >= self._calm_until:
+            self.limit, self._doubled_at = self._bounded(self.limit * _RAMP), now
 
     def failed(self) -> None:
         """A request got no answer: texts that have begun no longer show what the server works on."""

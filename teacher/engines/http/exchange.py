@@ -52,10 +52,10 @@ class Control:
 class Exchange:
     """Sends requests to the servers of one teacher."""
 
-    def __init__(self, teacher: Teacher, headers: Mapping[str, str], on_room: Callable[[], None]) -> None:
-        """`on_room` is called when a server may be given more requests before it has answered one."""
+    def __init__(self, teacher: Teacher, headers: Mapping[str, str], on_begun: Callable[[str], None]) -> None:
+        """`on_begun` gets the model's name when the text of an answer in pieces begins."""
         self._teacher = teacher
-        self._on_room = on_room
+        self._on_begun = on_begun
         self._headers = headers
         self._tries = max(2, teacher.max_retries + 1)
         self._streaming = Streaming(teacher.timeout_s)
@@ -134,19 +134,17 @@ class Exchange:
         silence_s, hear = self._streaming.silence_s(), self._hearer(replica)
         return pool.send(data, total_s=self._longest_s, silence_s=silence_s, on_body=hear)
 
-    def _hearer(self, replica: Replica) -> OnBody | None:
+    def _hearer(self, replica: Replica) -> OnBody:
         """The listener to the pieces of the next answer: that of the progress display, or the limit of its server."""
-        listener, concurrency = live_text.current(), replica.concurrency
+        listener = live_text.current()
         if listener is not None:
             return HeardPieces(listener).feed
-        if not concurrency.awaits_first_answer:
-            return None
         started = time.monotonic()
 
-        def begun() -> None:
+        def begun(model: str) -> None:
             now = time.monotonic()
-            if concurrency.begun(replica.in_flight, now, now - started):
-                self._on_room()
+            replica.concurrency.begun(replica.in_flight, now, now - started)
+            self._on_begun(model)
 
         return FirstText(begun).feed
 

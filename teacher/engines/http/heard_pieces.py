@@ -23,6 +23,8 @@ class HeardPieces:
         self._listener = listener
         self._rest = b""
         self._thinking = False
+        self.model = ""
+        """Its name, where a piece has told it."""
         listener.begin()
 
     def feed(self, data: bytes) -> None:
@@ -32,7 +34,9 @@ class HeardPieces:
             self._rest = b""
         for line in lines:
             try:
-                delta = orjson.loads(line.removeprefix(b"data:"))["choices"][0]["delta"]
+                event = orjson.loads(line.removeprefix(b"data:"))
+                self.model = str(event.get("model") or self.model)
+                delta = event["choices"][0]["delta"]
                 self._tell(delta.get("reasoning") or delta.get("reasoning_content"), thinking=True)
                 self._tell(delta.get("content"), thinking=False)
             except (ValueError, LookupError, TypeError, AttributeError):
@@ -48,9 +52,11 @@ class HeardPieces:
 
 
 class FirstText:
-    """Reports once that the text of an answer has begun: at its first word or thought, not at an empty piece."""
+    """Reports once that the text of an answer has begun: at its first word or thought, not at an empty piece.
 
-    def __init__(self, tell: Callable[[], None]) -> None:
+    `tell` gets the name of the model; "" where no piece has told it."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
         self._pieces: HeardPieces | None = HeardPieces(self)
         self._left = _FIRST_BYTES
@@ -70,5 +76,5 @@ class FirstText:
 
     def write(self, _text: str) -> None:
         if self._pieces is not None:
-            self._pieces = None
-            self._tell()
+            model, self._pieces = self._pieces.model, None
+            self._tell(model)

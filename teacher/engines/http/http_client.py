@@ -83,6 +83,8 @@ class ChatClient:
         self._alone_lock = asyncio.Lock()
         self._isolated = self._waiting = self._first_tries = 0
         self._drawing = False
+        self._first_alone = teacher.capabilities.may_charge
+        """Whether one request at a time is under way: until the right model answers, each may be paid in vain."""
 
     @property
     def in_flight(self) -> int:
@@ -90,7 +92,7 @@ class ChatClient:
 
     async def __aenter__(self) -> Self:
         self._headers = request_headers(self.teacher)
-        self._exchange = Exchange(self.teacher, self._headers, self._slot_free.set)
+        self._exchange = Exchange(self.teacher, self._headers, self._on_begun)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -165,6 +167,8 @@ class ChatClient:
 
     def _may_draw(self) -> bool:
         if self._isolated or self._servers.is_down or self._waiting >= _MAX_WAITING:
+            return False
+        if self._first_alone and self.in_flight:
             return False
         if len(self.replicas) == 1:
             return self.replicas[0].free
@@ -286,6 +290,13 @@ class ChatClient:
             if not self._servers.passes:
                 raise TeacherError(f"{self._servers.name}: {problem}")
             raise Failure(OTHER_MODEL, problem, tries=self.teacher.max_retries + 1, paid=True)
+        self._first_alone = False
+
+    def _on_begun(self, model: str) -> None:
+        """The text of an answer begins, and names its model: the servers may be given more requests."""
+        if not other_model(self.teacher, self.info.model, model):
+            self._first_alone = False
+        self._slot_free.set()
 
     async def blames_image(self, failure: UnreadableError) -> bool:
         """Whether an image that cannot be read is at fault; if its folder is, waits for it. Raises CircuitOpen."""

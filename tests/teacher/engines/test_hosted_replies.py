@@ -12,9 +12,11 @@ from typing import Any
 import client_helpers as clients
 import orjson
 import pytest
+import stub_server
 from fixed_pages import pages
 
 from distill.errors import CircuitOpen, TeacherError
+from distill.recipe.sections.teachers import Teacher
 from teacher.engines.asked_waits import asked_wait_s
 from teacher.engines.http.chat_protocol import completion_from_body, refused_parameter
 from teacher.engines.http.exchange import request_failure
@@ -320,3 +322,29 @@ def test_an_answer_that_cannot_be_used_says_that_it_was_paid() -> None:
                 return caught.value
 
         assert asyncio.run(failure()).paid
+
+
+def paid(url: str) -> Teacher:
+    return clients.teacher(url, backend="openai", max_in_flight=None)
+
+
+@pytest.mark.parametrize("whole", [0, 1], ids=["in pieces", "whole"])
+def test_another_model_that_answers_the_first_request_is_paid_for_one_reply(whole: int) -> None:
+    with stub_server.serve(mode="other", whole=whole, latency_s=0.2) as url:
+        with pytest.raises(TeacherError, match=r"model 'another' has answered instead of 'stub'"):
+            clients.answers(paid(url), clients.asked(paid(url), *map(str, range(40))))
+        assert clients.seen(url)["requests"] == 1
+
+
+def test_all_requests_go_out_when_the_first_reply_begins_and_not_when_it_ends() -> None:
+    with stub_server.serve() as url:
+        found = clients.answers(paid(url), clients.asked(paid(url), "fault=drip", *map(str, range(40))))
+    assert next(iter(found)) != "fault=drip" and not any(each.error for each in found.values())
+
+
+def test_the_first_replies_go_out_together_where_they_cost_nothing() -> None:
+    with stub_server.serve(mode="other", latency_s=0.2) as url:
+        who = clients.teacher(url, max_in_flight=8)
+        with pytest.raises(TeacherError):
+            clients.answers(who, clients.asked(who, *map(str, range(40))))
+        assert clients.seen(url)["requests"] == 8
