@@ -1,6 +1,7 @@
 """What outages cost: runs of generate during which images, key, quota, server, replica, proxy or disk are away.
 
-    python benchmarks/crashes/outages.py [--draws 100] [--first 0] [--seed 0] [--rows 120] [--jobs 4] [--keep DIR]
+    python benchmarks/crashes/outages.py [--draws 100] [--first 0] [--seed 0] [--rows 120] [--jobs 4] [--backend vllm]
+                                           [--keep DIR]
 
 Each draw takes one thing away at a random moment for a random time, shorter or longer than the patience, while
 `distill generate` asks two stub servers. In some, `distill` stands still (SIGSTOP) while the outage ends and its
@@ -39,7 +40,11 @@ import tiny_models
 from forked_commands import Forked
 
 KINDS = ("images", "key", "quota", "server", "replica", "proxy", "disk")
-_MODES = {"key": ("401", "403", "404"), "quota": ("quota", "402"), "proxy": ("html", "login", "408", "inner", "away")}
+_MODES = {
+    "key": ("401", "403", "404"),
+    "quota": ("quota", "402", "limit"),
+    "proxy": ("html", "login", "408", "inner", "away"),
+}
 PATIENCE_S = 4.0
 
 
@@ -87,6 +92,7 @@ class World:
 
     folder: Path
     rows: int
+    backend: str
     servers: list[Stub] = field(default_factory=lambda: [Stub(), Stub()])
 
     def write(self) -> None:
@@ -99,8 +105,8 @@ class World:
         (self.folder / "recipe.toml").write_text(
             f'[data.questions]\nsource = "rows.jsonl"\nimages_root = "images"\n'
             f"[generate]\npatience_s = {PATIENCE_S}\n"
-            f'[[teachers]]\nname = "stub"\nmodel = "stub"\nbase_url = {urls}\nmax_in_flight = 4\ntimeout_s = 5.0\n'
-            'images = "base64"\n'
+            f'[[teachers]]\nname = "stub"\nmodel = "stub"\nbackend = "{self.backend}"\nbase_url = {urls}\n'
+            'max_in_flight = 4\ntimeout_s = 5.0\nimages = "base64"\n'
         )
 
     def start(self, run: Path, *, most_bytes: int = 0) -> Forked:
@@ -242,10 +248,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rows", type=int, default=120)
     parser.add_argument("--jobs", type=int, default=4, help="draws side by side")
+    parser.add_argument("--backend", choices=["vllm", "openai"], default="vllm", help="of the teacher")
     parser.add_argument("--keep", type=Path, help="work in this folder and leave it")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        worlds = [World((options.keep or Path(name)) / f"world-{job}", options.rows) for job in range(options.jobs)]
+        folders = [(options.keep or Path(name)) / f"world-{job}" for job in range(options.jobs)]
+        worlds = [World(folder, options.rows, options.backend) for folder in folders]
         try:
             totals, kinds = campaign(worlds, options)
         finally:

@@ -21,10 +21,10 @@ What a request meets is decided by words in its question, so a test plants a fau
     stall       one piece, then nothing, ever
 
 What all requests meet is `--mode`, which GET /mode?NAME changes while it runs: one of the faults above, a status,
-"quota" (429 and a text about money), "refuse-NAME" (400 where the request has the parameter NAME), "html" (502
-and a page), "login" (200 and a page), "other" (another model answers), "away" (connections end before any header),
-"hold" (nothing until the mode is another one); "" for none. Answers come in pieces where the request says `stream`,
-unless `--whole` is given.
+"quota" (429 and a text about money), "limit" (429 and a text that asks to wait for 1.5 s), "refuse-NAME" (400 where
+the request has the parameter NAME), "html" (502 and a page), "login" (200 and a page), "other" (another model
+answers), "away" (connections end before any header), "hold" (nothing until the mode is another one); "" for none.
+Answers come in pieces where the request says `stream`, unless `--whole` is given.
 
 With `--slots` it has an engine: so many requests are worked on at once, the others wait; each decoding step takes
 `--token-s` and `--slot-s` for every running request. `/metrics` shows the queue as vLLM does.
@@ -186,6 +186,9 @@ class Stub:
             case "quota":
                 text = "You exceeded your current quota, please check your plan and billing details."
                 return response({"error": {"message": text, "code": "insufficient_quota"}}, status=429)
+            case "limit":
+                text = "Rate limit reached for requests. Please try again in 1.5s."
+                return response({"error": {"message": text, "code": "rate_limit_exceeded"}}, status=429)
             case "html" | "login":
                 return response(page, status=502 if mode == "html" else 200, kind="text/html")
         return response({"error": {"message": f"all {mode}"}}, status=int(mode)) if mode.isdigit() else None
