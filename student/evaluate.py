@@ -90,6 +90,7 @@ def evaluate(
         rounds = questions.question_sets(recipe, samples)
         known = partial(collect_replies.read_replies, folder / REPLIES, arms.values())
         replies = known()
+        seconds_of_replies = _embedded_seconds(recipe, arms, replies)
         if manifest is None and replies and (before := _settings(folder)) is not None:
             _require_same(folder, "was started with", before, fields)
         begin = partial(_write_settings, folder, fields)
@@ -109,11 +110,19 @@ def evaluate(
         judged_rounds = [_score_replies(recipe, arms, each, replies, on_progress) for each in rounds]
         learned = _score_learned(recipe, arms, learned_rows.learned_set(sets), replies)
         written = _write_results(recipe, folder, arms, judged_rounds, learned, samples, left_out)
-        seconds = (seconds_before or 0.0) + (manifest.seconds if manifest is not None else 0.0)
+        seconds = (seconds_before or 0.0) + (manifest.seconds if manifest is not None else seconds_of_replies)
         if work or manifest is None:
             seconds += time.perf_counter() - started
         finished = _manifest(recipe, folder, fields, arms, len(samples), written)
         return replace(finished, seconds=round(seconds, 3)).write(folder)
+
+
+def _embedded_seconds(recipe: Recipe, arms: Mapping[str, EvaluatedStudent], replies: Mapping[Key, Reply]) -> float:
+    """The seconds of the replies that a stopped evaluation left; those of a server overlap, so they are no time."""
+    if recipe.eval.engine != "embedded":
+        return 0.0
+    embedded = {evaluated.identity for evaluated in arms.values() if evaluated.server is None}
+    return float(sum(reply.get("seconds") or 0.0 for (student, *_), reply in replies.items() if student in embedded))
 
 
 def identity(recipe: Recipe, run: Path) -> str:

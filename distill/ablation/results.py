@@ -4,6 +4,7 @@ Reads what finished arms left and writes results.json, the report and the manife
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, partial
@@ -28,6 +29,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import REFERENCE, Study
 from distill.recipe.sections.eval import BASE
 from distill.recipe.sections.stages import is_traces
+from distill.rounds.round_recipes import pass_folder
 from distill.stats import intervals, scaling_law
 from distill.stats.paired_effects import SeedSpread, holm, paired_effect, seed_spread, share_of_seeds
 from distill.teacher_fits import Fits
@@ -76,7 +78,7 @@ def outcome(planned: Arm, folder: Path, changed: Mapping[str, Any]) -> ArmResult
         folder=measured,
         predictions=tuple(lines),
         figures=metrics,
-        cost=training_costs(planned, folder) | _traces(planned, measured),
+        cost=training_costs(planned, folder) | _traces(planned, folder),
         curve=curve,
         evaluation=require(measured, "eval", next_step="run `distill ablate` again").fingerprint,
     )
@@ -85,19 +87,22 @@ def outcome(planned: Arm, folder: Path, changed: Mapping[str, Any]) -> ArmResult
 def _traces(planned: Arm, folder: Path) -> dict[str, float]:
     """How many traces the measured student learned from, and tokens of them (prompt and image included) in training.
 
-    An arm that learned from no traces has no such costs.
+    Rounds learn new traces and train further on those of earlier passes: all passes are added up. An arm that learned
+    from no traces has no such costs.
     """
     stage = next((stage for stage in planned.recipe.stages if stage.name == planned.stage), None)
-    manifest = Manifest.read(folder / "train" / planned.stage)
-    if stage is None or manifest is None or not is_traces(stage):
+    if stage is None or not is_traces(stage):
         return {}
-    logs = _logs(folder / "train" / planned.stage)
-    shares = logs[-1]["shares"] if logs else {}
-    replays = [share for source, share in shares.items() if source in planned.recipe.data]
-    costs: dict[str, float] = {"traces": manifest.counts["rows"] - manifest.counts.get("replayed", 0)}
-    if shares:
-        costs["trace_tokens"] = round((1 - sum(replays)) * manifest.tokens["trained"])
-    return costs
+    costs: Counter[str] = Counter()
+    for number in range(planned.rounds + 1):
+        trained = pass_folder(folder, number) / "train" / planned.stage
+        if (manifest := Manifest.read(trained)) is None:
+            continue
+        costs["traces"] += manifest.counts["rows"] - manifest.counts.get("replayed", 0)
+        if (logs := _logs(trained)) and (shares := logs[-1]["shares"]):
+            replays = sum(share for source, share in shares.items() if source in planned.recipe.data)
+            costs["trace_tokens"] += round((1 - replays) * manifest.tokens["trained"])
+    return dict(costs)
 
 
 def _logs(folder: Path) -> list[dict[str, Any]]:

@@ -197,7 +197,7 @@ def check_plans(context: CheckContext) -> Iterator[CheckResult]:
             load = context.planner.load(stage)
             if gpu is None:
                 rows = "rows not known yet" if load.rows is None else f"{load.rows:,} rows"
-                yield fine(key, f"{rows} of {load.tokens:,.0f} tokens, by {load.basis}")
+                yield fine(key, f"{rows} of {load.own_tokens:,.0f} tokens, by {load.basis}")
             else:
                 yield from _planned(key, context.planner.plan(stage), gpu)
         except DistillError as error:

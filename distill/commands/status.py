@@ -22,6 +22,8 @@ from distill.reports.text_table import counted, difference, interval, percent, t
 from distill.rounds.results import read_results, rounds_text
 from distill.types import Outcome
 
+_LAST_COMMAND_ALONE = ("generate", "filter")
+"""Stages whose seconds are those of the command that finished them; training and evaluation add up all commands."""
 FUNNEL = {
     "generate": ("samples", "traces", "complete"),
     "filter": ("input", "complete", "correct", "kept", "selected"),
@@ -100,8 +102,10 @@ def _stages(run: Path) -> str:
         state = _state(run / stage, stage)
         damaged = f", {counted(len(state['damaged_files']), 'file')} damaged" if state.get("damaged_files") else ""
         seconds = f"{state['seconds']:,.0f} s" if "seconds" in state else ""
+        if seconds and stage in _LAST_COMMAND_ALONE:
+            seconds += ", last command"
         rows.append((stage, state["state"] + damaged, seconds, state.get("finished_at", "")))
-    return table(("stage", "state", "last command took", "finished at"), rows)
+    return table(("stage", "state", "took", "finished at"), rows)
 
 
 def read_progress(run: Path) -> dict[str, Any] | None:
@@ -201,7 +205,7 @@ def training(run: Path) -> str:
             (
                 folder.name,
                 f"{counts.get('rows', 0):,}",
-                f"{counts.get('steps', 0):,}",
+                _steps(counts),
                 f"{counts.get('trainable_parameters', 0):,}",
                 f"{manifest.tokens.get('trained', 0):,}",
                 f"{manifest.seconds:,.0f} s",
@@ -209,8 +213,14 @@ def training(run: Path) -> str:
         )
     if not rows:
         return ""
-    head = ("trained", "rows", "steps", "trainable", "tokens", "last command took")
+    head = ("trained", "rows", "steps", "trainable", "tokens", "took")
     return "\n".join([table(head, rows), *filter(None, [as_text(read_findings(run, "train "))])])
+
+
+def _steps(counts: Mapping[str, int]) -> str:
+    """The steps of a stage, and the step of its student where an earlier one was the best."""
+    kept = counts.get("kept_step")
+    return f"{counts.get('steps', 0):,}" + (f", kept {kept:,}" if kept is not None else "")
 
 
 def _trained(run: Path) -> list[tuple[Path, Manifest]]:

@@ -71,7 +71,7 @@ def _stages(plans: Sequence[StagePlan]) -> str:
                 planned.stage.name,
                 short_number(sum(row.trainable for row in planned.parts)),
                 "?" if load.rows is None else f"{bound_sign}{load.rows:,}",
-                f"{bound_sign}{load.tokens:,.0f}",
+                f"{bound_sign}{load.own_tokens:,.0f}",
                 f"{scheduled.steps:,}" if scheduled else "?",
                 f"{bound_sign}{short_number(scheduled.tokens)}" if scheduled else "?",
                 f"{bound_sign}{short_number(planned.flops)}" if scheduled else "?",
@@ -214,7 +214,10 @@ def _measured(plans: Sequence[StagePlan]) -> str:
         for planned in plans
         if planned.tokens_per_s and planned.schedule is not None
     ]
-    return table(("measured in this run", "tokens/s", "tokens", "time"), rows) if rows else ""
+    if not rows:
+        return ""
+    note = "tokens/s: over the whole time in the training loop, with validations and checkpoints"
+    return f"{table(('measured in this run', 'tokens/s', 'tokens', 'time'), rows)}\n{note}"
 
 
 def _total(times: Sequence[StageTime | None]) -> tuple[float, float] | None:

@@ -36,7 +36,7 @@ def _stage(planned: StagePlan) -> dict[str, Any]:
         "stage": planned.stage.name,
         "trained_parameters": sum(row.trainable for row in planned.parts),
         "rows": load.rows,
-        "tokens_per_row": load.tokens,
+        "tokens_per_row": load.own_tokens,
         "estimated_from": load.basis,
         "is_upper_bound": load.is_bound,
         "steps": scheduled.steps if scheduled else None,

@@ -44,7 +44,12 @@ OTHERS: Mapping[str, tuple[Measure, ...]] = {
     ),
     "more": (
         Measure(label="training steps", keys=("train_steps",), kind="count"),
-        Measure(label="traces", keys=("traces",), kind="count", note="Rows that the last stage learned from."),
+        Measure(
+            label="traces",
+            keys=("traces",),
+            kind="count",
+            note="Traces in the data of the stage under study and its rounds; a short stage may not see all.",
+        ),
     ),
 }
 """Columns that are no metric of replies, by the table of the page that has them."""

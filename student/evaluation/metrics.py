@@ -22,7 +22,7 @@ from student.inference.scoring import summarize_predictions
 
 Predictions = Sequence[Prediction]
 
-MEASURES = 11
+MEASURES = 12
 """Raised with every change of what `compute_metrics`, or the scoring before it, gives: an evaluation that an earlier
 version measured is measured again from the replies that it kept, nothing is asked again."""
 WINDOW = 50

@@ -139,7 +139,7 @@ def _curves(arms: Mapping[str, Any], train: Path) -> list[plots.Chart]:
             if line.get("accuracy") is not None and line.get("ci95")
         ]
         asked[name] = Series(_points(folder / VALIDATION, "accuracy"), band=band, style=style)
-    about = "Mean over the response tokens since the last line of the log; the last stage of each arm."
+    about = "Mean over the steps since the last line of the log, weighted as the loss; the last stage of each arm."
     result = [
         plots.chart("Training loss", losses, about=about),
         plots.chart("Loss of rows kept out", kept_out),

@@ -135,6 +135,7 @@ def _results(recipe: Recipe, run: Path, stage: str, trained: Manifest) -> dict[s
         "temperature": measured.fields.get("eval.temperature", 0),
         "n": arms[arm]["n"],
         "accuracy": accuracy[arm],
+        "columns": {measure.label: measure.note for measure in shown.measures if measure.note},
         "head": ["student", "accuracy %", *(measure.label for measure in shown.measures)],
         "rows": [
             [name, accuracy[name], *(f"{cell.text} {cell.interval}".strip() for cell in cells)]
@@ -173,10 +174,16 @@ def _stage_row(run: Path, stage: Stage) -> list[str]:
         stage.name,
         (f"{data} ({target})" if is_traces(stage) else data) + replayed,
         ", ".join(train),
-        f"{manifest.counts['steps']:,}",
+        _steps(manifest),
         f"{manifest.tokens['trained']:,}",
         f"{rate:g}",
     ]
+
+
+def _steps(manifest: Manifest) -> str:
+    """The steps that a stage made, and the one after which its student was saved, if that is another."""
+    kept = manifest.counts.get("kept_step")
+    return f"{manifest.counts['steps']:,}" + (f" (student of step {kept:,})" if kept is not None else "")
 
 
 def _teachers(recipe: Recipe, run: Path, stages: Sequence[Stage]) -> list[list[str]]:

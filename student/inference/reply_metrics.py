@@ -224,6 +224,7 @@ BUILT_IN: tuple[Metric, ...] = (
         label="seconds an answer",
         kind="mean",
         field="seconds",
+        interval=False,  # the replies of a batch share its seconds, so they are no sample of independent values
         shown="headline",
         written="seconds",
     ),

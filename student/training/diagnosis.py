@@ -94,7 +94,7 @@ def diagnose(facts: StageFacts) -> list[Finding]:
         Finding(
             name="learned",
             kind="good",
-            problem=f"The loss {change} from {first:.2f} to {mean:.2f} nats a token in {last['step']:,} steps "
+            problem=f"The loss {change} from {first:.2f} to {mean:.2f} in {last['step']:,} steps "
             f"({last['epoch']:.1f} passes), and the most likely token is right in {100 * last['token_accuracy']:.0f} "
             "%",
         )
@@ -183,7 +183,7 @@ def _random_weights(facts: StageFacts) -> Iterator[Finding]:
     if first["loss"] is not None and first["loss"] > GUESSED and first["token_accuracy"] < KNOWS_NOTHING:
         yield Finding(
             name="random_weights",
-            problem=f"The stage starts at a loss of {first['loss']:.2f} nats, with the right token likeliest in "
+            problem=f"The stage starts at a loss of {first['loss']:.2f}, with the right token likeliest in "
             f"{100 * first['token_accuracy']:.0f} %: the language model has random weights or is not that of its "
             "tokenizer",
             certainty="likely",
@@ -263,7 +263,7 @@ def _loss(facts: StageFacts) -> Iterator[Finding]:
         yield _rate(
             facts,
             "high",
-            f"The loss rose from {first:.2f} to {worst:.2f} nats a token, and ended at {last:.2f}: the training "
+            f"The loss rose from {first:.2f} to {worst:.2f}, and ended at {last:.2f}: the training "
             "destroys what the student had learned",
             0.1,
             "certain" if worst > 2 * first else "likely",
@@ -275,10 +275,12 @@ def _loss(facts: StageFacts) -> Iterator[Finding]:
         # Passes are those over the stage's own rows; replayed rows come beside them.
         replayed = facts.counts.get("replayed", 0)
         rows = f"{facts.counts.get('rows', 0) - replayed:,} {'own ' if replayed else ''}rows"
+        # Steps differ in their rows, and so does their loss, also of a student that learns nothing.
+        course = "still falls" if last < first * UNCHANGED else "has hardly changed"
         yield Finding(
             name="few_steps",
-            problem=f"The stage makes {steps:,} steps, {epoch:.2f} passes over its {rows}, and its loss "
-            f"{'still falls' if last < first else 'has not fallen yet'} ({first:.2f} to {last:.2f})",
+            problem=f"The stage makes {steps:,} steps, {epoch:.2f} passes over its {rows}, and its loss {course} "
+            f"({first:.2f} to {last:.2f})",
             certainty="certain" if steps < FEW_STEPS else "likely",
             change=f"{_key(facts, _length_key(facts.stage))}: train longer",
         )
@@ -286,7 +288,7 @@ def _loss(facts: StageFacts) -> Iterator[Finding]:
         yield _rate(
             facts,
             "low",
-            f"The loss {fell} in {steps:,} steps ({first:.2f} to {last:.2f} nats a token), and the "
+            f"The loss {fell} in {steps:,} steps ({first:.2f} to {last:.2f}), and the "
             f"most likely token is right in only {100 * newest['token_accuracy']:.0f} %",
             10,
         )

@@ -47,10 +47,14 @@ def write_manifest(work: "StageRun") -> Manifest:
 
 
 def _counts(work: "StageRun") -> dict[str, int]:
+    from student.validation import early_stopping
+
+    kept = early_stopping.kept_step(work.stage.validation, work.folder, work.last.step)
     return {
         "rows": len(work.examples),
         **work.row_counts,
         "steps": work.last.step,
+        **({"kept_step": kept} if kept is not None else {}),
         "responses": work.last.responses,
         "images": work.last.images,
         "trainable_parameters": sum(row.trainable for row in work.table),

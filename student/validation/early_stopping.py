@@ -100,6 +100,14 @@ def output_files(folder: Path) -> list[Path]:
     return [folder / layout.VALIDATION, folder / layout.VALIDATION_PAGE]
 
 
+def kept_step(settings: Validation | None, folder: Path, last: int) -> int | None:
+    """The step whose weights a finished stage of `last` steps has saved; None for those of the last one."""
+    if settings is None or settings.keep == "last":
+        return None
+    lines = recovered(folder / layout.VALIDATION, requiring("step"))
+    return next((line["step"] for line in reversed(list(lines)) if line["best"] and line["step"] != last), None)
+
+
 class EarlyStopping:
     """The measurements of one stage: when they are due, their results and their consequences.
 
@@ -127,6 +135,7 @@ class EarlyStopping:
             questions.samples if questions else (),
             gallery=settings.gallery,
             max_pixels=questions.prompter.max_pixels if questions else 1,
+            metric=settings.metric,
             left_out=questions.dropped if questions else None,
         )
         self._lines: list[dict[str, Any]] = []

@@ -33,10 +33,12 @@ class SamplesPage:
         *,
         gallery: int,
         max_pixels: int,
+        metric: str,
         left_out: Mapping[str, int] | None = None,
     ) -> None:
-        """`left_out`: by reason, the questions that could not be asked, and in whose place others are."""
-        self._title = title
+        """`metric`: what makes a measurement the best; `left_out`: by reason, the questions that could not be asked,
+        and in whose place others are."""
+        self._title, self._metric = title, metric
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted((left_out or {}).items()))
         self._left_out = [f"Questions that could not be asked, so that others are: {reasons}."] if reasons else []
         self._samples = {sample.id: sample for sample in samples}
@@ -56,8 +58,9 @@ class SamplesPage:
             footer=["Intervals are Wilson's at 95 %. Undecided answers count as not correct.", *self._left_out],
             other_pages=html.other_pages(path, path.parents[2]),
             best=next((line for line in reversed(lines) if line["best"]), None),
+            best_by=self._metric,
             figures=_tiles(newest),
-            curves=_curves(lines),
+            curves=_curves(lines, self._metric),
             rows=list(reversed(lines[-_ROWS:])),
             asked=newest["n"] > 0,
             measured_loss=newest["response_tokens"] > 0,
@@ -116,14 +119,17 @@ def _number(loss: float | None) -> str:
     return "not a number" if loss is None else f"{loss:.4f}"
 
 
-def _curves(lines: Sequence[Mapping[str, Any]]) -> list[plots.Chart]:
-    """Accuracy and loss over the steps, each with a dot at the best measurement."""
+def _curves(lines: Sequence[Mapping[str, Any]], metric: str) -> list[plots.Chart]:
+    """Accuracy and loss over the steps, and a dot at the best measurement on the curve that it is the best of."""
     best = [line for line in lines if line["best"]][-1:]
     bands = [(line["step"], *line["ci95"]) for line in lines if line["accuracy"] is not None]
     charts = (
         plots.chart(
             name,
-            {name: Series(_points(lines, name), band=band), _BEST: Series(_points(best, name), dotted=True)},
+            {
+                name: Series(_points(lines, name), band=band),
+                **({_BEST: Series(_points(best, name), dotted=True)} if name == metric else {}),
+            },
             unit=unit,
             table=False,
         )

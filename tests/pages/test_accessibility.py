@@ -69,7 +69,7 @@ def ablate_page(folder: Path) -> Path:
 def samples_page(folder: Path) -> Path:
     found, lines = asked(folder)
     measured = [{**LINE, "step": step, "accuracy": 0.2, "loss": 1 / step} for step in (1, 2, 3)]
-    page = SamplesPage("reason", found, gallery=8, max_pixels=10**7)
+    page = SamplesPage("reason", found, metric="loss", gallery=8, max_pixels=10**7)
     page.write(folder / "samples.html", measured, [line for line in lines if line["arm"] == "distilled"])
     return folder / "samples.html"
 

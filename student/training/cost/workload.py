@@ -36,10 +36,12 @@ _PACKED_SHARE = 0.97
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """A stage's own rows, replayed ones left out; amounts are means over rows."""
+    """A stage's own rows; amounts are means over the rows of its steps, replayed ones included."""
 
     rows: int | None
-    """None: nothing says how many there will be."""
+    """Own rows to train on, those that validation keeps out not among them; None: nothing says how many there are."""
+    own_tokens: float
+    """Mean over the own rows."""
     tokens: float
     squared_length: float
     response_tokens: float
@@ -83,7 +85,7 @@ def schedule(stage: Stage, load: Load) -> Schedule | None:
         if stage.max_tokens is not None:
             return Schedule(max(1, round(stage.max_tokens / tokens_a_step)), stage.max_tokens)
         return None if stage.max_steps is None else Schedule(stage.max_steps, stage.max_steps * tokens_a_step)
-    epoch = load.rows * load.tokens / (1 - sum(stage.replay.values()))
+    epoch = load.rows * load.own_tokens / (1 - sum(stage.replay.values()))
     # The last step of an epoch has what is left.
     epoch_steps = max(1, math.ceil(epoch / tokens_a_step - 1e-9))
     if stage.max_tokens is not None:
@@ -97,43 +99,89 @@ def of_stage(recipe: Recipe, run: Path, stage: Stage, outline: Any, processor: A
     total = _rows(recipe, run, stage)
     if processor is None or not _there(recipe, run, stage):
         return _most(recipe, stage, total, outline, cost)
+    # Replayed rows have a share of the tokens, however many they are, and a length of their own.
+    alone = stage.model_copy(update={"replay": {}})
+    own = _sampled(recipe, run, alone, outline, processor)
+    if not len(own.examples):
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(own.dropped.items()))
+        raise DataError(
+            f"stage '{stage.name}': none of the first {own.read:,} rows of data = {stage.data!r} can be trained "
+            f"on ({reasons}); max_length is {stage.max_length} tokens, image tokens included"
+        )
+    complete = own.read < SAMPLED_ROWS or total is None
+    parts = [(1 - sum(stage.replay.values()), own)]
+    for name, share in stage.replay.items():
+        if sources.is_there(recipe, name):
+            of_source = alone.model_copy(update={"data": name, "limit": None})
+            parts.append((share, _sampled(recipe, run, of_source, outline, processor)))
+    max_pixels = stage_rows.max_pixels(recipe, stage)
+    amounts = [(share, part.amounts(max_pixels, cost)) for share, part in parts if len(part.examples)]
+    # The share is one of tokens: of long rows there are few.
+    weights = [share / tokens for share, (tokens, *_) in amounts]
+    means = [
+        sum(weight * value for weight, value in zip(weights, values, strict=True)) / sum(weights)
+        for values in zip(*(of_part for _, of_part in amounts), strict=True)
+    ]
+    return Load(
+        rows=_trained(stage, own, None if complete else total),
+        own_tokens=amounts[0][1][0],
+        **dict(zip(_AMOUNTS, means, strict=True)),
+        basis="all rows" if complete else f"the first {own.read:,} rows",
+        is_bound=False,
+    )
+
+
+_AMOUNTS = ("tokens", "squared_length", "response_tokens", "patches", "squared_patches")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sampled:
+    """The first rows of a source, encoded."""
+
+    examples: "Examples"
+    read: int
+    dropped: Counter[str]
+    store: Any
+
+    def amounts(self, max_pixels: int, cost: "Cost") -> tuple[float, ...]:
+        """Means over the rows, in the order of `_AMOUNTS`."""
+        columns = self.examples.columns
+        lengths = columns.lengths.tolist()
+        squares = [length * length for length in lengths]
+        patches = _patches(self.examples, self.store, max_pixels, cost)
+        return _mean(lengths), _mean(squares), float(columns.responses.mean()), *patches
+
+
+def _sampled(recipe: Recipe, run: Path, stage: Stage, outline: Any, processor: Any) -> _Sampled:
     from student.data.encode import SHRINK, Encoder, RowLimits, encode
     from student.data.images import ImageStore
 
     dropped: Counter[str] = Counter()
     store = ImageStore(processor, outline.dtype, memory_bytes=1 << 28)
-    max_pixels = stage_rows.max_pixels(recipe, stage)
-    # Its own rows: replayed ones have a share of the tokens, however many there are.
-    alone = stage.model_copy(update={"replay": {}})
-    sample = list(islice(stage_rows.read(recipe, run, alone, dropped), SAMPLED_ROWS))
+    sample = list(islice(stage_rows.read(recipe, run, stage, dropped), SAMPLED_ROWS))
     examples = encode(
         sample,
         Encoder.of(outline, processor),
         store,
-        RowLimits(stage.max_length, max_pixels, stage.too_long if stage.too_long == SHRINK else "drop"),
+        RowLimits(
+            stage.max_length,
+            stage_rows.max_pixels(recipe, stage),
+            stage.too_long if stage.too_long == SHRINK else "drop",
+        ),
         dropped=dropped,
     )
-    if not len(examples):
-        reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(dropped.items()))
-        raise DataError(
-            f"stage '{stage.name}': none of the first {len(sample):,} rows of data = {stage.data!r} can be trained "
-            f"on ({reasons}); max_length is {stage.max_length} tokens, image tokens included"
-        )
-    complete = len(sample) < SAMPLED_ROWS or total is None
-    kept = len(examples) / (len(examples) + dropped.total())
-    patches, squared = _patches(examples, store, max_pixels, cost)
-    columns = examples.columns
-    lengths = columns.lengths.tolist()
-    return Load(
-        rows=len(examples) if complete else round(kept * (total or 0)),
-        tokens=_mean(lengths),
-        squared_length=_mean([length * length for length in lengths]),
-        response_tokens=float(columns.responses.mean()),
-        patches=patches,
-        squared_patches=squared,
-        basis="all rows" if complete else f"the first {len(sample):,} rows",
-        is_bound=False,
-    )
+    return _Sampled(examples=examples, read=len(sample), dropped=dropped, store=store)
+
+
+def _trained(stage: Stage, own: _Sampled, total: int | None) -> int:
+    """Own rows that are trained on, of `total` in the data (None: the sample is all of them)."""
+    from student.validation.measure import split_held_out
+
+    amount = stage.validation.hold_out if stage.validation is not None else 0
+    if total is None:
+        return len(split_held_out(own.examples, stage)[0])
+    usable = round(len(own.examples) / (len(own.examples) + own.dropped.total()) * total)
+    return usable - (round(amount * usable) if isinstance(amount, float) else min(amount, usable))
 
 
 def _patches(examples: "Examples", store: Any, max_pixels: int, cost: "Cost") -> tuple[float, float]:
@@ -226,6 +274,7 @@ def _most(recipe: Recipe, stage: Stage, total: int | None, outline: Any, cost: "
         tokens, response = stage.max_length, stage.max_length
     return Load(
         rows=total,
+        own_tokens=tokens,
         tokens=tokens,
         squared_length=tokens * tokens,
         response_tokens=min(response, max(1.0, tokens - image_tokens)),

@@ -145,7 +145,10 @@ def test_rounds_take_the_failures_of_the_pool_and_the_last_one_is_measured(finis
     assert not (folder / "eval").exists() and not (folder / "rounds" / "1" / "eval").exists()
     results = orjson.loads((finished / "run" / "ablate" / RESULTS).read_bytes())["arms"]["rounds_2"]
     assert results["seeds"]["0"]["run"] == "arms/rounds_2/seed-0/rounds/2"
+    learned = [manifest(each).counts for each in stages]
+    assert results["cost"]["traces"] == sum(counts["rows"] - counts.get("replayed", 0) for counts in learned)
     tokens = sum(each.tokens["trained"] for each in trained)
+    assert results["cost"]["trace_tokens"] == tokens  # also those of rounds; nothing else is replayed
     assert results["cost"]["train_tokens"] == tokens + manifest(folder / "train" / "align").tokens["trained"]
 
 

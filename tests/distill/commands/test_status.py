@@ -8,7 +8,7 @@ from distill.artifacts.files import write_json
 from distill.artifacts.layout import PROGRESS
 from distill.artifacts.manifest import Manifest
 from distill.commands.stages import copy_shipped
-from distill.commands.status import funnel, log_state, read_progress, running, training
+from distill.commands.status import funnel, log_state, read_progress, run_status, running, training
 from distill.errors import RecipeError, StaleError
 from distill.recipe.loading import load
 from student.evaluation.students import evaluated_students
@@ -59,3 +59,20 @@ def test_a_shipped_recipe_is_not_copied_below_a_file(tmp_path: Path) -> None:
     for place in (tmp_path / "file", tmp_path / "file" / "new.toml"):
         with pytest.raises(RecipeError, match="file is a file; nothing was copied"):
             copy_shipped("tiny", place)
+
+
+def test_seconds_are_those_of_the_last_command_only_where_it_is_said(tmp_path: Path) -> None:
+    for stage in ("generate", "filter", "train", "eval"):
+        Manifest(stage=stage, fingerprint="f", fields={}, seconds=27).write(tmp_path / stage)
+    Manifest(stage="train align", fingerprint="f", fields={}, seconds=27).write(tmp_path / "train" / "align")
+    (tmp_path / "recipe.toml").touch()
+    lines = run_status(tmp_path).splitlines()
+    seconds = {line.split()[0]: "last command" in line for line in lines if "27 s" in line}
+    assert seconds == {"generate": True, "filter": True, "train": False, "eval": False, "align": False}
+    assert "last command took" not in "".join(lines)
+
+
+def test_the_step_of_a_student_that_is_not_the_last_one_is_named(tmp_path: Path) -> None:
+    counts = {"steps": 60, "kept_step": 40}
+    Manifest(stage="train align", fingerprint="f", fields={}, counts=counts).write(tmp_path / "train" / "align")
+    assert "60, kept 40" in training(tmp_path)

@@ -20,6 +20,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Preference
 from student.data import encode, images, rows
 from student.models import inputs, siq_vl
+from student.train import train
 from student.training.cost import workload
 
 TOWER = {
@@ -256,6 +257,18 @@ def test_a_stage_is_planned_as_long_as_it_will_be(length: str, rows: int, steps:
     assert found.schedule is not None and (found.load.rows, found.schedule.steps) == (rows, steps)
 
 
+def test_replayed_rows_of_another_length_and_rows_kept_out_are_planned_as_they_are_trained(world: Path):
+    """Replayed questions are much shorter than traces, so a step has fewer tokens."""
+    more = "epochs = 4\nreplay = { questions = 0.4 }\n[stages.validation]\nhold_out = 0.25\nevery_steps = 1000\n"
+    stage = worlds.stage("reason", more=more).replace("max_steps = 6\n", "")
+    recipe = worlds.recipe(world, stage)
+    _, (found,) = stage_plans.plans(recipe, world / "run")
+    trained = train(recipe, world / "run", stage="reason")
+    assert found.schedule is not None and found.load.rows == trained.counts["rows"] - trained.counts["replayed"] < 40
+    assert found.schedule.steps == pytest.approx(trained.counts["steps"], abs=2)
+    assert found.schedule.tokens == pytest.approx(trained.tokens["trained"], rel=0.05)
+
+
 def test_each_stage_has_the_memory_of_its_own_steps(world: Path):
     """Only the gradients of steps of several passes are float32."""
     sizes = ((1, 8192), (64, 8192), (1, 8192))
@@ -277,6 +290,7 @@ def test_speed_measured_in_the_run_tells_its_time(world: Path):
     said = plan.training_plan(recipe, world / "run")
     assert re.search(r"^measured in this run +tokens/s", said, re.MULTILINE)
     assert re.search(r"^reason +1,000 ", said, re.MULTILINE)
+    assert "tokens/s: over the whole time in the training loop, with validations and checkpoints" in said
     assert "student.dtype is float32: times are estimated for bfloat16 only" in said
 
 

@@ -78,6 +78,7 @@ def test_what_no_reply_can_tell_is_unknown_not_zero():
         "mean_unsupported_values", "vqa_accuracy", "rationale_rouge_l", "mean_seconds",
     )  # fmt: skip
     assert [found[name] for name in unknown] == [None] * len(unknown)
+    unknown = unknown[:-1]
     assert [found[f"{name}_ci95"] for name in unknown] == [None] * len(unknown)
     assert [found[f"{name}_n"] for name in unknown] == [0] * len(unknown)
 
@@ -101,6 +102,8 @@ def test_lengths_and_seconds_have_mean_median_and_95th_percentile():
     assert found["p95_rationale_tokens"] == pytest.approx(np.quantile(lengths, 0.95))
     assert found["mean_tokens"] == pytest.approx(np.mean(lengths) + 2)
     assert found["mean_seconds"] == pytest.approx(np.mean(seconds))
+    # The replies of a batch have one share of its seconds each: no interval of independent values fits them.
+    assert "mean_seconds_ci95" not in found
     uncounted = group_metrics([line(0, tokens=None, rationale_tokens=None), line(1, tokens=4, rationale_tokens=None)])
     assert uncounted["mean_tokens"] == 4 and uncounted["p95_rationale_tokens"] is None
 

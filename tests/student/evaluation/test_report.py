@@ -90,6 +90,8 @@ def test_learning_curves_come_from_the_log_of_every_arms_stage(tmp_path: Path, l
     (folder / "metrics.jsonl").write_text('{"step": 1, "loss": 4.0}\n{"step": 9, "loss": 1.0}\n')
     (folder / "validation.jsonl").write_text('{"step": 5, "loss": null, "accuracy": 0.5, "ci95": [0.4, 0.6]}\n')
     root = page(tmp_path, lines)
+    # `loss` of metrics.jsonl is a mean of the losses of steps, in which tokens have weights.
+    assert "Mean over the steps since the last line of the log, weighted as the loss" in root.words()
     assert rows(root, "The numbers of Training loss")[1:] == [["1", *["4"] * 4], ["9", *["1"] * 4]]
     assert rows(root, "The numbers of Accuracy while training")[1] == ["5", *["50.0 %"] * 4]
     assert rows(root, "The numbers of Loss of rows kept out") == []

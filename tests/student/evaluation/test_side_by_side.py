@@ -10,7 +10,7 @@ import pytest
 import student_worlds as worlds
 from pool_in_process import replace_pools
 
-from distill.artifacts.journal import read_jsonl
+from distill.artifacts.journal import read_jsonl, write_jsonl
 from distill.artifacts.manifest import Manifest
 from distill.errors import BusyError, DataError
 from distill.jobs import JobPool
@@ -116,6 +116,18 @@ def test_what_was_asked_before_is_not_asked_again_and_counts_in_the_seconds(
     monkeypatch.setattr(collect_replies, "ask_embedded", refuse)
     manifest = evaluate(recipe, place / "run")
     assert replies(place) == replies(one_by_one) and manifest.seconds >= round(slower, 3)
+
+
+def test_the_seconds_of_a_stopped_evaluation_count(place: Path, one_by_one: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = list(read_jsonl(one_by_one / "run" / "eval" / collect_replies.REPLIES))
+    for name in ("eval/replies.jsonl", "eval/settings.json"):  # a killed command leaves these
+        (place / "run" / "eval").mkdir(exist_ok=True)
+        shutil.copy(one_by_one / "run" / name, place / "run" / name)
+    lines = [line | {"seconds": 100.0} for line in asked]
+    write_jsonl(place / "run" / "eval" / collect_replies.REPLIES, lines)
+    monkeypatch.setattr(collect_replies, "ask_embedded", refuse)
+    manifest = evaluate(load(place / "recipe.toml"), place / "run")
+    assert 100 * len(asked) <= manifest.seconds < 100 * len(asked) + 100
 
 
 def read_all_asked(folder: Path) -> list[dict[str, Any]]:

@@ -114,6 +114,21 @@ def test_figures_are_those_of_the_evaluation(run: Path) -> None:
     assert "answers_only-instruct" in metrics["deltas"] and "| answers_only-instruct |" not in body
 
 
+def test_the_card_says_what_its_columns_are(run: Path) -> None:
+    evaluate(run, "reason")
+    text = card(run)[1]
+    assert "- *hallucination*: Rationales with a value that neither chart nor question supports" in text
+    assert "Training tokens and seconds are those of the last stage of a student." in text
+
+
+def test_a_student_of_an_earlier_step_is_not_called_one_of_all_steps(run: Path) -> None:
+    stage = run / "train" / "reason"
+    manifest = Manifest.read(stage)
+    assert manifest is not None and "student of step" not in card(run)[1]
+    replace(manifest, counts={**manifest.counts, "kept_step": 120}).write(stage)
+    assert "| 200 (student of step 120) | 5,000 |" in card(run)[1]
+
+
 def test_a_student_without_evaluation_has_no_figures(run: Path) -> None:
     assert "was not evaluated" in card(run)[1]
     evaluate(run, "other")

@@ -192,7 +192,7 @@ def test_the_page_shows_failures_first_with_pictures_and_curves(tmp_path: Path):
     verdicts = ("correct", "undecided", "wrong", "correct")
     predictions = [prediction(sample, verdict) for sample, verdict in zip(samples, verdicts, strict=True)]
     predictions[2]["truncated"] = True
-    page = samples_page.SamplesPage("tiny: reason", samples, gallery=3, max_pixels=10**6)
+    page = samples_page.SamplesPage("tiny: reason", samples, metric="loss", gallery=3, max_pixels=10**6)
     page.write(tmp_path / "samples.html", [line(10, best=True), line(20, accuracy=0.75, loss=1.0)], predictions)
     text = (tmp_path / "samples.html").read_text()
     places = [text.index(f"How many in row{number}?</p>") for number in (2, 1, 0)]
@@ -200,8 +200,18 @@ def test_the_page_shows_failures_first_with_pictures_and_curves(tmp_path: Path):
     assert text.count("data:image/") == 3 and "cut off" in text
     assert "row 1: &lt;red&gt;" in text and "<red>" not in text
     assert all(f'aria-label="{name} over step: {name} ends at' in text for name in ("accuracy", "loss"))
-    assert text.count("<polyline") == 2 and text.count('<path class="dots c1 d1" d="M0.00,') == 2
+    # The best measurement is a dot on the curve of what it is the best of.
+    assert text.count("<polyline") == 2 and text.count('<path class="dots c1 d1" d="M0.00,') == 1
     assert "prefers-color-scheme: dark" in text and "<script" not in text
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"), [("loss", "Step 10: loss 2.0000."), ("accuracy", "Step 10: 50.0 % correct [")]
+)
+def test_the_best_measurement_has_the_value_that_it_is_the_best_by(metric: str, said: str, tmp_path: Path):
+    page = samples_page.SamplesPage("stage", (), metric=metric, gallery=3, max_pixels=1)
+    page.write(tmp_path / "samples.html", [line(10, best=True)], [])
+    assert said in re.sub("<[^>]*>", "", (tmp_path / "samples.html").read_text())
 
 
 def test_the_page_says_which_pictures_it_does_not_show(tmp_path: Path):
@@ -209,7 +219,7 @@ def test_the_page_says_which_pictures_it_does_not_show(tmp_path: Path):
     gone = replace(row.images[0], path=str(tmp_path / "gone.png"), sha256="0" * 64)
     images = {"none": (), "gone": (gone,), "two gone": (gone, gone), "six": row.images * 6}
     samples = [Sample(id=name, images=images[name], question=name, answers=("1",)) for name in images]
-    page = samples_page.SamplesPage("stage", samples, gallery=9, max_pixels=10**6)
+    page = samples_page.SamplesPage("stage", samples, metric="loss", gallery=9, max_pixels=10**6)
     page.write(tmp_path / "samples.html", [line(10)], [prediction(sample, "wrong") for sample in samples])
     text = (tmp_path / "samples.html").read_text()
     told = re.findall('<span class="missing">([^<]*)</span>', text)
@@ -217,7 +227,7 @@ def test_the_page_says_which_pictures_it_does_not_show(tmp_path: Path):
 
 
 def test_a_page_without_questions_has_the_loss_alone(tmp_path: Path):
-    page = samples_page.SamplesPage("stage", (), gallery=3, max_pixels=1)
+    page = samples_page.SamplesPage("stage", (), metric="loss", gallery=3, max_pixels=1)
     page.write(
         tmp_path / "samples.html",
         [asdict(ValidationMetrics(step=10, steps=100, loss=2.0, token_accuracy=0.5, response_tokens=9))],
@@ -231,7 +241,7 @@ def test_the_page_counts_the_questions_that_could_not_be_asked(tmp_path: Path):
     measured = asdict(ValidationMetrics(step=10, steps=100, loss=2.0, token_accuracy=0.5, response_tokens=9))
     texts = []
     for left_out in ({"too_long": 3, "image_token_in_text": 1}, {}):
-        page = samples_page.SamplesPage("stage", (), gallery=3, max_pixels=1, left_out=left_out)
+        page = samples_page.SamplesPage("stage", (), metric="loss", gallery=3, max_pixels=1, left_out=left_out)
         page.write(tmp_path / "samples.html", [measured], [])
         texts.append((tmp_path / "samples.html").read_text())
     assert "could not be asked, so that others are: image_token_in_text 1, too_long 3." in texts[0]
@@ -252,7 +262,7 @@ def test_a_page_stays_small_with_large_pictures(tmp_path: Path):
         Image.fromarray(noise).save(path)
         refs.append(ImageRef(sha256=image_files.sha256(path.read_bytes()), path=str(path)))
     sample = Sample(id="s", images=tuple(refs), question="?", answers=("1",))
-    page = samples_page.SamplesPage("stage", [sample], gallery=24, max_pixels=10**6)
+    page = samples_page.SamplesPage("stage", [sample], metric="loss", gallery=24, max_pixels=10**6)
     page.write(tmp_path / "samples.html", [line(10)], [prediction(sample, "wrong")])
     text = (tmp_path / "samples.html").read_text()
     # Noise compresses worst; a page of 24 such questions has some 4 MB.
