@@ -35,12 +35,31 @@ from distill.types import Progress, ProgressCallback, unwatched
 
 SECONDS = "seconds.json"
 """In the run directory of an arm at equal seconds: what it may train, and the seconds that this follows from."""
-Compare = Callable[[Recipe, Path], object]
-"""Raises DataError where training data of a recipe stand in its evaluation data."""
 
 
 def uncompared(recipe: Recipe, run: Path) -> None:
     """The data of an arm are not compared."""
+
+
+def evaluate_embedded(recipe: Recipe, run: Path, *, on_progress: ProgressCallback) -> Manifest:
+    """An evaluation whose students all answer in this process; RecipeError for others."""
+    from student.evaluate import evaluate
+
+    return evaluate(recipe, run, on_progress=on_progress)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmSteps:
+    """What an arm is made with that is not known here."""
+
+    compare: Callable[[Recipe, Path], object] = uncompared
+    """Raises DataError where training data of a recipe stand in its evaluation data."""
+    evaluate: Callable[..., Manifest] = evaluate_embedded
+    """Asks students, also those that are served; takes what `evaluate_embedded` takes."""
+
+
+EMBEDDED = ArmSteps()
+"""Steps that compare nothing and ask embedded students alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +82,11 @@ def seed_folders(arm_folder: Path) -> dict[int, Path]:
 
 
 def run_job(
-    recipe: Recipe, run: Path, job: Job, compare: Compare = uncompared, on_progress: ProgressCallback = unwatched
+    recipe: Recipe, run: Path, job: Job, steps: ArmSteps = EMBEDDED, on_progress: ProgressCallback = unwatched
 ) -> None:
     """Filter, train and measure one arm, or find that it is done."""
     from filters.dataset.ablation_sets import materialise_stages
-    from student.evaluate import evaluate, identity
+    from student.evaluate import identity
 
     def watched(progress: Progress) -> None:
         on_progress(replace(progress, stage=f"{job.arm} {job.seed}: {progress.stage}"))
@@ -77,21 +96,21 @@ def run_job(
     shared = Shared(run / ABLATE / SHARED)
     write_text(folder / RECIPE, planned.recipe.to_toml())
     if _data_of(planned.recipe) != _data_of(recipe):
-        compare(planned.recipe, folder)
+        steps.compare(planned.recipe, folder)
     _link_traces(recipe, planned.recipe, run, folder, watched)
     stages = planned.recipe.stages
     if any(is_traces(stage) for stage in stages):
         _filter(planned.recipe, run, folder, shared, watched)
         materialise_stages(planned.recipe, folder)
     if stages:
-        _train(planned.recipe, run, folder, shared, watched)
+        _train(planned.recipe, run, folder, shared, partial(steps.evaluate, on_progress=watched), watched)
     if planned.rounds:
-        _make_rounds(planned, folder, compare, watched)
+        _make_rounds(planned, folder, steps, watched)
         return
     key = f"eval-{identity(planned.recipe, folder)[:16]}"
     shared.link(key, folder / "eval")
     with tracked(planned.recipe, folder, "eval", watched) as report:
-        evaluate(planned.recipe, folder, on_progress=report)
+        steps.evaluate(planned.recipe, folder, on_progress=report)
     shared.keep(key, folder / "eval")
 
 
@@ -184,11 +203,17 @@ def _share_in_seconds(recipe: Recipe, run: Path, free: Job, budget: Budget) -> f
     return share
 
 
-def _train(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress: ProgressCallback) -> None:
+def _train(
+    recipe: Recipe,
+    run: Path,
+    folder: Path,
+    shared: Shared,
+    ask: Callable[[Recipe, Path], Any],
+    on_progress: ProgressCallback,
+) -> None:
     """Train the stages of an arm, those that another arm has trained left out."""
     from distill.wiring.rollouts import prepare_rollouts
     from distill.wiring.scored_traces import note_scorers, reuse_scores, score_stages
-    from student.evaluate import evaluate
     from student.train import stage_fields, train
 
     note_scorers(recipe, folder)
@@ -206,36 +231,37 @@ def _train(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress:
 
     def before(stage: Stage) -> None:
         if stage.rollouts is not None:
-            prepare_rollouts(recipe, folder, stage, partial(evaluate, on_progress=on_progress), on_progress)
+            prepare_rollouts(recipe, folder, stage, ask, on_progress)
 
     train(recipe, folder, before=before, on_progress=on_progress)
     for name, key in keys.items():
         shared.keep(key, folder / "train" / name)
 
 
-def _make_rounds(planned: Arm, folder: Path, compare: Compare, on_progress: ProgressCallback) -> None:
+def _make_rounds(planned: Arm, folder: Path, steps: ArmSteps, on_progress: ProgressCallback) -> None:
     """The rounds of an arm after its first pass; the student of the last one is evaluated."""
     from distill.wiring.model_signals import measurers
     from distill.wiring.scored_traces import note_scorers, score_stages
     from filters.apply import apply
-    from student.evaluate import evaluate
     from student.train import train
     from teacher.generate import generate
+
+    ask = partial(steps.evaluate, on_progress=on_progress)
 
     def generate_round(recipe: Recipe, run: Path) -> None:
         write_text(run / RECIPE, recipe.to_toml())
         generate(recipe, run, on_progress=on_progress)
 
     def train_round(recipe: Recipe, run: Path) -> None:
-        compare(recipe, run)
+        steps.compare(recipe, run)
         note_scorers(recipe, run)
         score_stages(recipe, run, on_progress=on_progress)
         train(recipe, run, on_progress=on_progress)
         if run == measured_folder(planned, folder):
-            evaluate(recipe, run, on_progress=on_progress)
+            ask(recipe, run)
 
-    steps = RoundSteps(
-        ask=partial(evaluate, on_progress=on_progress),
+    round_steps = RoundSteps(
+        ask=ask,
         generate=generate_round,
         filter_traces=lambda recipe, run: apply(
             recipe, run, measurers=measurers(recipe, run), on_progress=on_progress
@@ -243,7 +269,7 @@ def _make_rounds(planned: Arm, folder: Path, compare: Compare, on_progress: Prog
         train=train_round,
     )
     for number in range(1, planned.rounds + 1):
-        made = make_round(planned.recipe, folder, number, steps)
+        made = make_round(planned.recipe, folder, number, round_steps)
         if made.ended:
             raise DataError(made.ended)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from distill import packages
 from distill.ablation import results
-from distill.ablation.arm_job import Compare, Job, made_otherwise, place, run_job, seed_folders, uncompared
+from distill.ablation.arm_job import EMBEDDED, ArmSteps, Job, made_otherwise, place, run_job, seed_folders
 from distill.ablation.arms import arm, changes, needed, possible, stage_under_study, untimed
 from distill.ablation.costs import measured_folder
 from distill.ablation.power import keep_statement, seed_names
@@ -53,14 +53,14 @@ def ablate(
     *,
     jobs: int = 1,
     fresh: bool = False,
-    compare: Compare = uncompared,
+    steps: ArmSteps = EMBEDDED,
     on_progress: ProgressCallback = unwatched,
 ) -> Path:
     """Run the arms; the folder with results and report.
 
-    `jobs` arms are trained at a time, each by a process of its own. `fresh` sets earlier results aside. `compare`
-    looks at arms that change the data; one whose data leak is left out, with the reason. Raises RecipeError for arms
-    that there aren't.
+    `jobs` arms are trained at a time, each by a process of its own. `fresh` sets earlier results aside.
+    `steps.compare` looks at arms that change the data; one whose data leak is left out, with the reason. Raises
+    RecipeError for arms that there aren't.
     """
     names, skipped = chosen(recipe, asked)
     folder = run / ABLATE
@@ -73,7 +73,13 @@ def ablate(
         numbers = asked.seeds_of(recipe)
         if recipe.ablate.studies:
             keep_statement(recipe, folder, chosen(recipe, AskedArms())[0], numbers)
-        skipped |= _Work(recipe, run, compare, on_progress).run_arms(names, numbers, jobs)
+        try:
+            skipped |= _Work(recipe, run, steps, on_progress).run_arms(names, numbers, jobs)
+        except StaleError as error:
+            raise StaleError(
+                f"{error}\nof an ablation: move {folder / ARMS} away, and run the same command again; it makes what "
+                "the change reaches, and links the rest (--fresh makes all arms again)"
+            ) from None
         _write_results(recipe, run, names, skipped, on_progress)
     return folder
 
@@ -115,7 +121,7 @@ class _Work:
 
     recipe: Recipe
     run: Path
-    compare: Compare
+    steps: ArmSteps
     on_progress: ProgressCallback
 
     def run_arms(self, names: Sequence[str], seeds: Sequence[int], processes: int) -> dict[str, str]:
@@ -142,7 +148,7 @@ class _Work:
         if processes == 1:
             for job in (*first, *others):
                 try:
-                    run_job(self.recipe, self.run, job, self.compare, self.on_progress)
+                    run_job(self.recipe, self.run, job, self.steps, self.on_progress)
                 except DataError as error:
                     yield job, error
                 else:
@@ -150,7 +156,7 @@ class _Work:
             return
         with JobPool(processes, self.on_progress) as pool:
             for job in first:
-                pool.submit(job, run_job, self.recipe, self.run, job, self.compare)
+                pool.submit(job, run_job, self.recipe, self.run, job, self.steps)
             for name, future in pool.results():
                 assert isinstance(name, Job)
                 problem = future.exception()
@@ -159,7 +165,7 @@ class _Work:
                 yield name, problem
                 for following in others:
                     if (needed(following.arm), following.seed) == (name.arm, name.seed):
-                        pool.submit(following, run_job, self.recipe, self.run, following, self.compare)
+                        pool.submit(following, run_job, self.recipe, self.run, following, self.steps)
 
 
 def _reasons(by_seed: Mapping[int, str], seeds: int) -> str:

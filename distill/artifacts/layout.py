@@ -69,6 +69,8 @@ ROUNDS, ROUNDS_RESULTS = "rounds", "rounds.json"
 """In the run directory: the run directories of rounds by number, and what is known of every pass."""
 
 _PART = "part-"
+PICTURES = "pictures."
+"""Before the name of a source in the inputs of a manifest: the digest of its first pictures."""
 
 
 def model_folder(run: Path, stage: str) -> Path:

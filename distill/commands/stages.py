@@ -229,12 +229,13 @@ def evaluate_students(recipe: Recipe, run: Path, *, fresh: bool = False, jobs: i
 
 @logged("ablate")
 def ablate_recipe(recipe: Recipe, run: Path, asked: "AskedArms", *, jobs: int, fresh: bool) -> str:
+    from distill.ablation.arm_job import ArmSteps
     from distill.ablation.runner import ablate
 
     compared = _summary(verbs.compare_trained(recipe, run))
     with watch() as on_progress:
-        compare = verbs.compare_trained
-        folder = ablate(recipe, run, asked, jobs=jobs, fresh=fresh, compare=compare, on_progress=on_progress)
+        steps = ArmSteps(compare=verbs.compare_trained, evaluate=verbs.evaluate_served)
+        folder = ablate(recipe, run, asked, jobs=jobs, fresh=fresh, steps=steps, on_progress=on_progress)
     return _ablation(folder, asked, compared)
 
 

@@ -7,14 +7,13 @@ manifest's inputs.
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
+from distill.artifacts.layout import PICTURES
 from distill.artifacts.manifest import fingerprint
 from distill.data import reader, sources
 from distill.errors import StaleError
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow, Sample
 
-NOTED = "pictures."
-"""Before the name of a source in the inputs of a manifest: the digest of its pictures."""
 _LOOKED_AT = 8
 """Rows of a source whose pictures are compared."""
 
@@ -38,7 +37,7 @@ def require_same_pictures(recipe: Recipe, names: Iterable[str], before: Mapping[
     """Raises StaleError when a source has other pictures than those noted in a manifest's inputs."""
     for key, digest in pictures_of(recipe, names).items():
         if digest and before.get(key, digest) != digest:
-            name = key.removeprefix(NOTED)
+            name = key.removeprefix(PICTURES)
             raise StaleError(
                 f"{where} was made from other images of [data.{name}]: its images_root "
                 f"({recipe.data[name].images_root or 'the folder of its source'}) now leads to different ones; "
@@ -48,4 +47,4 @@ def require_same_pictures(recipe: Recipe, names: Iterable[str], before: Mapping[
 
 def pictures_of(recipe: Recipe, names: Iterable[str]) -> dict[str, str]:
     """The digests of sources' pictures as a manifest's inputs."""
-    return {f"{NOTED}{name}": digest for name in names if (digest := pictures_digest(recipe, name))}
+    return {f"{PICTURES}{name}": digest for name in names if (digest := pictures_digest(recipe, name))}

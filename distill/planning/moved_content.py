@@ -2,17 +2,16 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from distill.artifacts.files import directory_sha256, file_sha256
 from distill.artifacts.journal import read_jsonl
-from distill.artifacts.layout import QUARANTINE, SAMPLES
+from distill.artifacts.layout import PICTURES, QUARANTINE, SAMPLES
 from distill.artifacts.manifest import Manifest
 from distill.errors import DistillError
-from distill.planning.edited_code import is_same_code
+from distill.planning.edited_code import Noted, code_of_source, is_same_code, manifests
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.types import BadRow
@@ -46,24 +45,18 @@ def is_moved(path: str, before: tuple[Recipe, Any], now: tuple[Recipe, Any], run
     return content == _content(*before, name) or (run is not None and content in _notes(run, path, name))
 
 
-@dataclass(frozen=True, slots=True)
-class Noted:
-    """The finished stages of a run that noted what lies at the path of a key, by what lies there now.
-
-    Stages are named as results are: `generate`, `filter`, `eval`, `train:STAGE`.
-    """
-
-    same: frozenset[str] = frozenset()
-    other: frozenset[str] = frozenset()
-
-
 def noted_content(path: str, recipe: Recipe, value: Any, run: Path) -> Noted:
-    """What the stages noted of a source, a model or a list of words. Images are not compared."""
+    """What the stages noted of a source with its code, a model or a list of words; of images where no teacher was
+    asked about them."""
+    if images := _IMAGES.fullmatch(path):
+        return Noted() if images[1] == ASKED else _noted_images(recipe, images[1], run)
+    if (code := code_of_source(path, value, run)).same or code.other:
+        return code
     source = _SOURCE.fullmatch(path)
     name = source and source[1]
     if not (source or path == _WORDS or _MODEL.fullmatch(path)) or not isinstance(value, str):
         return Noted()
-    made = dict(_manifests(run))
+    made = dict(manifests(run))
     notes = {stage: {*_notes_of(manifest, path, name)} - _UNKNOWN for stage, manifest in made.items()}
     noting = [manifest for stage, manifest in made.items() if notes[stage]]
     if not noting or (_MODEL.fullmatch(path) and not _is_written_since(recipe.local(value), noting)):
@@ -73,6 +66,15 @@ def noted_content(path: str, recipe: Recipe, value: Any, run: Path) -> Noted:
         return Noted()
     same = {stage for stage, noted in notes.items() if content in noted}
     return Noted(frozenset(same), frozenset(stage for stage, noted in notes.items() if noted) - same)
+
+
+def _noted_images(recipe: Recipe, name: str, run: Path) -> Noted:
+    """What the stages noted of the first images of a source. One that noted none compares none: it stays."""
+    noted = {stage: made.inputs[key] for stage, made in manifests(run) if (key := f"{PICTURES}{name}") in made.inputs}
+    there = _first_images(recipe, name) if noted else ""
+    other = {stage for stage, digest in noted.items() if there and digest != there}
+    stages = {"generate", "filter", "eval", "rounds", *(f"train:{stage.name}" for stage in recipe.stages)}
+    return Noted(frozenset(stages - other), frozenset(other))
 
 
 def _is_written_since(folder: Path, noting: list[Manifest]) -> bool:
@@ -133,33 +135,26 @@ def _noted_rows(run: Path) -> tuple[int, int] | None:
 
 
 def _are_same_images(before: Recipe, now: Recipe, source: str, run: Path | None) -> bool:
-    from distill.data.source_images import NOTED, pictures_digest
-
-    def digest(recipe: Recipe) -> str:
-        try:
-            return pictures_digest(recipe, source)
-        except DistillError:
-            return ""
-
-    there = digest(now)
+    there = _first_images(now, source)
     if not there:
         return False
-    noted = (manifest.inputs.get(f"{NOTED}{source}") for _, manifest in _manifests(run)) if run else ()
-    return there == digest(before) or there in noted
+    noted = (manifest.inputs.get(f"{PICTURES}{source}") for _, manifest in manifests(run)) if run else ()
+    return there == _first_images(before, source) or there in noted
 
 
-def _manifests(run: Path) -> Iterator[tuple[str, Manifest]]:
-    """Those of the finished stages of a run, by the names of their results."""
-    folders = {name: run / name for name in ("generate", "filter", "eval")}
-    folders |= {f"train:{folder.name}": folder for folder in sorted((run / "train").glob("*/"))}
-    for name, folder in folders.items():
-        if (manifest := Manifest.read(folder)) is not None:
-            yield name, manifest
+def _first_images(recipe: Recipe, source: str) -> str:
+    """Digest of the first images of a source; empty where they cannot be read."""
+    from distill.data.source_images import pictures_digest
+
+    try:
+        return pictures_digest(recipe, source)
+    except DistillError:
+        return ""
 
 
 def _notes(run: Path, path: str, source: str | None) -> Iterator[str]:
     """The digests that the finished stages of a run noted."""
-    for _, manifest in _manifests(run):
+    for _, manifest in manifests(run):
         yield from _notes_of(manifest, path, source)
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from distill.planning.edited_code import is_edited
-from distill.planning.moved_content import Noted, is_moved, noted_content
+from distill.planning.edited_code import Noted, is_edited
+from distill.planning.moved_content import is_moved, noted_content
 from distill.recipe.effects import RecipeKey, key_values, path_parts
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
@@ -79,7 +79,9 @@ def _changes(before: Recipe, now: Recipe, run: Path | None) -> Iterator[KeyChang
                 for target in _targets(effect, path_parts(path, key), before, now)
                 if _stage_of(target) not in noted.same
             )
-            named = (OLD_CODE, EDITED_CODE) if edited else (OLD_ROWS, NEW_ROWS) if noted.other else (was, is_now)
+            of_code = edited or path.endswith((".format", ".answer_type"))
+            same_value = (OLD_CODE, EDITED_CODE) if of_code else (OLD_ROWS, NEW_ROWS)
+            named = same_value if was == is_now else (was, is_now)
             yield KeyChange(path=path, key=key, before=named[0], now=named[1], targets=targets, moved=moved)
 
 

@@ -183,13 +183,21 @@ def generate_compared(
 def evaluate_compared(
     recipe: Recipe, run: Path, *, fresh: bool, jobs: int = 1, on_progress: ProgressCallback
 ) -> "Manifest":
-    """`evaluate` after the comparison of data, with the trackers of the recipe and engines that serve students."""
+    """`evaluate_served` with the trackers of the recipe."""
+    with tracked(recipe, run, "eval", on_progress) as report:
+        return evaluate_served(recipe, run, fresh=fresh, jobs=jobs, on_progress=report)
+
+
+def evaluate_served(
+    recipe: Recipe, run: Path, *, fresh: bool = False, jobs: int = 1, on_progress: ProgressCallback
+) -> "Manifest":
+    """`evaluate` after the comparison of data, with engines that serve students."""
     from student.evaluate import evaluate as evaluate_students
 
-    with tracked(recipe, run, "eval", on_progress) as report:
-        return evaluate_students(
-            recipe, run, fresh=fresh, jobs=jobs, on_progress=report, vllm=partial(_serve, recipe), connect=connect
-        )
+    serve = partial(_serve, recipe)
+    return evaluate_students(
+        recipe, run, fresh=fresh, jobs=jobs, on_progress=on_progress, vllm=serve, connect=connect
+    )
 
 
 def _serve(recipe: Recipe) -> "Serve":

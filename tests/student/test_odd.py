@@ -275,6 +275,18 @@ def killed(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("content", [b"{", None])
+def test_what_a_stage_under_way_noted_of_itself_is_in_its_checkpoint_too(
+    content: bytes | None, killed: Path, tmp_path: Path
+):
+    place = Path(shutil.copytree(killed, tmp_path / "w"))
+    stage = place / "run" / "train" / "a"
+    noted = json.loads((stage / "checkpoints" / "checkpoint-2" / "parts.json").read_bytes())
+    (stage / "parts.json").write_bytes(content) if content is not None else (stage / "parts.json").unlink()
+    train(load(place / "recipe.toml"), place / "run")
+    assert json.loads((stage / "parts.json").read_bytes())["rows"] == noted["rows"]
+
+
 @pytest.mark.parametrize(
     ("file", "content"),
     [
@@ -284,6 +296,7 @@ def killed(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("optimizer.pt", None),
         ("meter.json", b"{}"),
         ("trainer_state.json", None),
+        ("parts.json", b"{"),
     ],
 )
 def test_a_damaged_checkpoint_is_named_with_the_way_out(

@@ -9,7 +9,7 @@ import shutil
 import stat
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,16 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from distill.artifacts.files import make_folder, storage_errors, sync, write_text
+from distill.artifacts.files import file_sha256, make_folder, remembered_sha256, storage_errors, sync, write_text
+from distill.artifacts.integrity import CHANGED, MISSING
 from distill.artifacts.layout import CHECKPOINTS, PARTS
 from distill.errors import DataError, DistillError, StorageError
 from student.distributed import processes
 
 COMPLETE = "complete"
 """Marker file of a checkpoint, written when everything else is on disk."""
+DIGESTS = "digests.json"
+"""The SHA-256 of each other file: torch and safetensors read a flipped bit as if it had been written."""
 WEIGHTS, OPTIMIZER, SCHEDULER = "trainable.safetensors", "optimizer.pt", "scheduler.pt"
 PREFIX = "checkpoint-"
 _REFUSED = ("os error", "file write failed", "PytorchStreamWriter", "inline_container")
@@ -57,11 +60,16 @@ def last_step(folder: Path) -> int:
 
 
 def begun_parts(stage: Path) -> dict[str, Any]:
-    """In the main process what a stage under way has noted in PARTS; empty in others, and for one not begun."""
-    if not processes.is_main() or not last_step(stage / CHECKPOINTS) or not (stage / PARTS).is_file():
+    """In the main process what a stage under way noted in PARTS before its checkpoint; in others, and for one not
+    begun, nothing."""
+    checkpoint = last_checkpoint(stage / CHECKPOINTS) if processes.is_main() else None
+    if checkpoint is None:
         return {}
-    noted: dict[str, Any] = orjson.loads((stage / PARTS).read_bytes())
-    return noted
+    with readable_checkpoint(checkpoint):
+        # Checkpoints of earlier versions have no copy.
+        found = [path for path in (checkpoint / PARTS, stage / PARTS) if path.is_file()]
+        noted: dict[str, Any] = orjson.loads(found[0].read_bytes()) if found else {}
+        return noted
 
 
 def require_same_rows(stage: Path, rows: Mapping[str, Any]) -> None:
@@ -80,19 +88,28 @@ def require_same_rows(stage: Path, rows: Mapping[str, Any]) -> None:
 
 
 def write_files(folder: Path, files: Mapping[str, Any]) -> None:
-    """Write tensors by name, as safetensors or as torch does by the file's name; on disk when it returns."""
+    """Write tensors by name, as safetensors or as torch does by the file's name, then the digests of all files there.
+
+    All is on disk when it returns.
+    """
     with refused_writes(folder):
         make_folder(folder)
         for name, content in files.items():
             (save_file if name == WEIGHTS else torch.save)(content, folder / name)
         give_usual_modes(folder)
+        digests = {file.name: file_sha256(file) for file in sorted(folder.iterdir()) if file.name != DIGESTS}
+        (folder / DIGESTS).write_bytes(orjson.dumps(digests))
         for file in folder.iterdir():
             sync(file)
         sync(folder)
 
 
 def write_checkpoint(folder: Path, files: Mapping[str, Any], obsolete: Iterable[Path]) -> None:
-    """Write the last files of a checkpoint and its marker; then remove checkpoints before it, and `obsolete`."""
+    """Write the last files of a checkpoint, PARTS of its stage among them, and its marker; then remove checkpoints
+    before it, and `obsolete`."""
+    with refused_writes(folder), suppress(FileNotFoundError):
+        make_folder(folder)
+        shutil.copyfile(folder.parent.parent / PARTS, folder / PARTS)
     write_files(folder, files)
     write_text(folder / COMPLETE, "")
     for path in (*_checkpoints(folder.parent), *obsolete):
@@ -133,13 +150,33 @@ def refused_writes(path: Path) -> Iterator[None]:
 
 @contextmanager
 def readable_checkpoint(checkpoint: Path) -> Iterator[None]:
-    """DataError for a checkpoint that is complete by its marker and yet cannot be read."""
+    """DataError for a checkpoint that is complete by its marker and yet damaged."""
     try:
+        if fault := _changed_file(checkpoint):
+            raise _damaged(checkpoint, fault)
         yield
     except _UNREADABLE as error:
         if isinstance(error, DistillError | torch.OutOfMemoryError):
             raise
-        raise DataError(
-            f"{checkpoint}: this checkpoint is damaged ({type(error).__name__}); remove the folder "
-            f"{checkpoint.parent} and run the same command again; it starts the stage again"
-        ) from error
+        raise _damaged(checkpoint, type(error).__name__) from error
+
+
+def _damaged(checkpoint: Path, fault: str) -> DataError:
+    return DataError(
+        f"{checkpoint}: this checkpoint is damaged ({fault}); remove the folder {checkpoint.parent} and run the same "
+        "command again; it starts the stage again"
+    )
+
+
+def _changed_file(checkpoint: Path) -> str:
+    """A file that is not as it was written; empty without one, and where an earlier version wrote no digests.
+
+    Each file is read once a process.
+    """
+    path = checkpoint / DIGESTS
+    digests: dict[str, str] = orjson.loads(path.read_bytes()) if path.is_file() else {}
+    for name, digest in digests.items():
+        file = checkpoint / name
+        if not file.is_file() or remembered_sha256(file) != digest:
+            return f"{name}: {CHANGED if file.is_file() else MISSING}"
+    return ""

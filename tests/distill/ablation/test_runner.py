@@ -2,8 +2,10 @@
 
 import runpy
 import shutil
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,11 +26,13 @@ from distill.artifacts.stage_cache import Shared
 from distill.cli import app
 from distill.commands.stages import ablate_recipe
 from distill.errors import DataError, RecipeError, StaleError
+from distill.python_api import verbs
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe
 from distill.trace_records.human_labels import LabelJournal
 from distill.types import unwatched
 from filters.report import page
+from student.training import stage as stages
 
 ROOT = Path(__file__).parents[3]
 TINY = ROOT / "recipes" / "tiny"
@@ -307,6 +311,32 @@ def test_what_the_run_itself_has_trained_is_not_trained_again(here: Path) -> Non
     assert again == seconds
     measured = Manifest.read(place(run, "distilled", 0) / "filter")
     assert measured is not None and measured.counts["measured"] == 0
+
+
+def test_arms_of_a_changed_recipe_are_asked_by_its_engine_once_they_are_moved_away_and_trained_once(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    @contextmanager
+    def serve(checkpoint: Path, **limits: Any) -> Iterator[SimpleNamespace]:
+        def ask(samples: Sequence[Any]) -> list[tuple[list[int], list[int]]]:
+            asked.append(len(samples))
+            return [([], [1]) for _ in samples]
+
+        yield SimpleNamespace(ask=ask)
+
+    monkeypatch.setattr(verbs, "_serve", lambda recipe: serve)
+    path = here / "mine.toml"
+    path.write_text(path.read_text().replace("[eval]\n", '[eval]\nengine = "vllm"\n'))
+    command = partial(ablate_recipe, load(here), here / "run", AskedArms(arms=["untouched"], seeds=[0]))
+    arms_folder = here / "run" / "ablate" / "arms"
+    with pytest.raises(StaleError, match=f"eval.engine: 'embedded' -> 'vllm'(?s:.)*move {arms_folder} away"):
+        command(jobs=1, fresh=False)
+    arms_folder.rename(here / "arms.before")
+    monkeypatch.setattr(stages, "run", pytest.fail)
+    command(jobs=1, fresh=False)
+    assert asked and {*results(here)["arms"]} == {"distilled", "untouched"}
 
 
 def test_fresh_sets_the_arms_aside(here: Path) -> None:

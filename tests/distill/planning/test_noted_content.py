@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from distill.artifacts.files import directory_sha256, file_sha256
 from distill.artifacts.manifest import Manifest, flatten
+from distill.data.source_images import pictures_of
 from distill.planning.redo import compare_recipes
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
@@ -78,3 +80,81 @@ def test_a_stage_that_ran_again_with_an_edited_source_is_not_stale_and_another_o
 def test_an_edited_checkpoint_at_the_same_path_is_a_change(recipe: Recipe) -> None:
     (recipe.path.parent / "student" / "config.json").write_text("{ }")
     assert causes(recipe)["train:reason"] == ["student.model"]
+
+
+def with_own_images(recipe: Recipe) -> Recipe:
+    """Two stages that learn from a source of images and code of its own, and an evaluation of another one."""
+    folder = recipe.path.parent
+    for name in ("captions", "seen"):
+        for number in range(3):
+            Image.new("RGB", (8, 8), (number, len(name), 7)).save(folder / f"{name}{number}.png")
+        rows = [f'{{"image": "{name}{number}.png", "question": "Which?", "answer": "4"}}\n' for number in range(3)]
+        (folder / f"{name}.jsonl").write_text("".join(rows))
+    (folder / "mine.py").write_text(
+        "from distill.data import formats\n\n\ndef rows(row, columns):\n    return [row]\n"
+    )
+    recipe.path.write_text(
+        RECIPE.replace("[[teachers]]", SOURCES, 1).replace('"test"\n', '"seen"\n').replace("[eval]", STAGES)
+    )
+    return load(recipe.path)
+
+
+SOURCES = """[data.captions]
+source = "captions.jsonl"
+format = "mine.py:rows"
+answer_type = "mine.py:own"
+[data.seen]
+source = "seen.jsonl"
+[[teachers]]"""
+STAGES = """[[stages]]
+name = "first"
+data = "captions"
+train = ["projector"]
+start = "base"
+[[stages]]
+name = "second"
+data = "captions"
+train = ["projector"]
+start = "base"
+[eval]"""
+
+
+def test_images_replaced_in_place_are_a_change_of_the_stages_that_saw_the_former_ones(recipe: Recipe) -> None:
+    now, run = with_own_images(recipe), recipe.path.parent / "run"
+    now = load(now.path, {"data.captions.format": "plain", "data.captions.answer_type": "number"})
+    for stage, name in (("train/first", "captions"), ("train/second", "captions"), ("eval", "seen")):
+        Manifest(stage=stage[:5], fingerprint="", fields={}, inputs=pictures_of(now, [name])).write(run / stage)
+    assert causes(now) == {}
+    Image.new("RGB", (8, 8), (9, 9, 9)).save(recipe.path.parent / "captions2.png")
+    assert causes(now) == {
+        "train:first": ["data.captions.images_root"],
+        "train:second": ["data.captions.images_root"],
+        "eval": ["train"],
+    }
+    Manifest(stage="train", fingerprint="", fields={}, inputs=pictures_of(now, ["captions"])).write(
+        run / "train/second"
+    )
+    assert "train:second" not in causes(now)
+    (recipe.path.parent / "seen0.png").write_bytes((recipe.path.parent / "captions2.png").read_bytes())
+    assert causes(now)["eval"] == ["data.seen.images_root", "train"]
+
+
+@pytest.mark.parametrize("key", ["format", "answer_type"])
+def test_edited_code_of_a_source_is_a_change_of_the_stages_that_read_it_with_the_former_code(
+    recipe: Recipe, key: str
+) -> None:
+    now, folder = with_own_images(recipe), recipe.path.parent
+    code = folder / "mine.py"
+    digest = file_sha256(code)
+    noted = {"format": f"sha256:{digest}", "answer_type": f"own@{digest[:16]}"}  # as reader.source_fields does
+    for stage in ("train/first", "train/second"):
+        note(folder, stage, data={"captions": noted})
+    assert causes(now) == {}
+    code.write_text("# edited\n")
+    edited = {f"data.captions.{name}" for name in noted}
+    assert {*causes(now)["train:first"]} == {*causes(now)["train:second"]} == edited
+    digest = file_sha256(code)
+    note(
+        folder, "train/second", data={"captions": {"format": f"sha256:{digest}", "answer_type": f"own@{digest[:16]}"}}
+    )
+    assert f"data.captions.{key}" in causes(now)["train:first"] and "train:second" not in causes(now)

@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from student.training.checkpoints.checkpoint_files import WEIGHTS, last_checkpoint, write_checkpoint, write_files
+from distill.errors import DataError
+from student.training.checkpoints.checkpoint_files import (
+    DIGESTS,
+    OPTIMIZER,
+    WEIGHTS,
+    last_checkpoint,
+    readable_checkpoint,
+    write_checkpoint,
+    write_files,
+)
 
 
 def test_the_names_of_a_checkpoint_are_on_disk_before_the_one_before_it_is_removed(
@@ -23,6 +32,25 @@ def test_the_names_of_a_checkpoint_are_on_disk_before_the_one_before_it_is_remov
         assert {folder / WEIGHTS, folder, folder.parent} <= synced
     write_checkpoint(second, {WEIGHTS: weights}, [best])
     assert sorted(path.name for path in second.parent.iterdir()) == ["checkpoint-2"]
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, OPTIMIZER, "trainer_state.json"])
+def test_a_flipped_bit_in_any_file_of_a_checkpoint_is_noticed_and_its_file_named(tmp_path: Path, name: str) -> None:
+    checkpoint = tmp_path / "checkpoint-9"
+    checkpoint.mkdir()
+    (checkpoint / "trainer_state.json").write_text('{"global_step": 9}')
+    write_checkpoint(checkpoint, {WEIGHTS: {"a": torch.zeros(64)}, OPTIMIZER: {"b": torch.zeros(64)}}, [])
+    with readable_checkpoint(checkpoint):
+        pass
+    data = bytearray((checkpoint / name).read_bytes())
+    data[-5 if name != OPTIMIZER else len(data) // 2] ^= 1
+    (checkpoint / name).write_bytes(data)
+    damaged = pytest.raises(DataError, match=rf"damaged \({name}: its bytes .*remove the folder")
+    with damaged, readable_checkpoint(checkpoint):
+        pytest.fail("a damaged file was read")
+    (checkpoint / DIGESTS).unlink()  # as of an earlier version
+    with readable_checkpoint(checkpoint):
+        pass
 
 
 def test_copies_and_archives_beside_checkpoints_stay_and_stop_no_save(tmp_path: Path) -> None:

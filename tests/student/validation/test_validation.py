@@ -17,6 +17,7 @@ from distill.errors import DataError, RecipeError, StaleError
 from distill.recipe.loading import load
 from distill.types import Progress
 from student.train import train
+from student.training.checkpoints.checkpoint_files import DIGESTS
 
 WILD = 0.1
 """A learning rate at which the loss of the rows kept out rises after a while."""
@@ -169,6 +170,7 @@ def test_best_weights_that_are_damaged_are_named_with_a_way_out(place: Path):
     (best / "trainable.safetensors").unlink()
     state = checkpoints / "checkpoint-2" / "watch.json"
     state.write_bytes(orjson.dumps({**orjson.loads(state.read_bytes()), "best_value": -1.0}))  # nothing gets better
+    (state.parent / DIGESTS).unlink()
     with pytest.raises(DataError, match=r"best-2: this checkpoint is damaged .* remove the folder /") as error:
         train(recipe, place / "run")
     shutil.rmtree(str(error.value).partition("remove the folder ")[2].partition(" ")[0])
