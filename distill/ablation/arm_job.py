@@ -4,7 +4,7 @@ The run directory of an arm is a whole run. What arms have in common is made onc
 (distill/artifacts/stage_cache.py). After an interruption the same job goes on where it stopped.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from distill.ablation.drafts import Arm, Budget
 from distill.ablation.shared_traces import traces_run
 from distill.artifacts.files import write_json, write_text
 from distill.artifacts.layout import ABLATE, ARMS, RECIPE, SHARED, by_number
-from distill.artifacts.manifest import Manifest, differences, fingerprint
+from distill.artifacts.manifest import Manifest, differences, fingerprint, flatten
 from distill.artifacts.stage_cache import Shared, make_link
 from distill.data import reader
 from distill.data.sources import is_there
@@ -130,14 +130,44 @@ def made_otherwise(recipe: Recipe, run: Path, job: Job) -> str:
             return ""
         made = stage_fields(planned.recipe, folder) if planned.recipe.stages else {}
         parts = {Path("train", name): fields for name, fields in made.items()}
+        parts[Path("filter")] = flatten(_filter_settings(planned.recipe), "filter")
         if not planned.rounds:  # the evaluation of the last round has a recipe of its own
             parts[Path("eval")] = evaluation_fields(planned.recipe, folder)
         manifests = {part: Manifest.read(folder / part) for part in parts}
     except DistillError:
         return ""
-    lines = [differences(each.fields, parts[part]) for part, each in manifests.items() if each is not None]
+    lines = [differences(_of_part(part, each), parts[part]) for part, each in manifests.items() if each is not None]
     changed = "; ".join(line.strip() for text in lines for line in text.splitlines())
+    if not changed and _has_other_traces(recipe, planned.recipe, run, folder):
+        changed = "those of its teachers"
     return changed and f"made with other settings than the recipe has now ({changed})"
+
+
+def _filter_settings(recipe: Recipe) -> dict[str, Any]:
+    """What rules and signals are made with; the manifest names signals of the user's own otherwise."""
+    return {name: value for name, value in affecting(recipe.filter, "filter").items() if name != "signals"}
+
+
+def _of_part(part: Path, made: Manifest) -> Mapping[str, Any]:
+    """The noted settings of a part that are compared: of a filter those of the recipe, of others all."""
+    if part != Path("filter"):
+        return made.fields
+    return {key: value for key, value in made.fields.items() if key.startswith("filter.") and key != "filter.signals"}
+
+
+def _has_other_traces(recipe: Recipe, changed: Recipe, run: Path, folder: Path) -> bool:
+    """Whether an arm is linked to traces of other settings than it has now; its teachers may be gone."""
+    link = folder / "generate"
+    try:
+        own = traces_run(recipe, _seeded(recipe, changed), run, run / ABLATE / SHARED)
+    except DistillError:
+        return False
+    return link.is_symlink() and link.resolve() != (own / "generate").resolve()
+
+
+def _seeded(recipe: Recipe, changed: Recipe) -> Recipe:
+    """An arm's recipe with the seed of the traces, which never depend on the seed of a training."""
+    return changed.model_copy(update={"seed": recipe.seed})
 
 
 def _data_of(recipe: Recipe) -> tuple[Any, ...]:
@@ -278,13 +308,13 @@ def _link_traces(recipe: Recipe, changed: Recipe, run: Path, folder: Path, on_pr
     """The traces of the run; an arm that changes what teachers do has traces of its own."""
     from teacher.generate import generate
 
-    # Traces never depend on the seed of a training.
-    changed = changed.model_copy(update={"seed": recipe.seed})
+    changed = _seeded(recipe, changed)
     own = traces_run(recipe, changed, run, run / ABLATE / SHARED)
     if own != run:
         generate(changed, own, on_progress=on_progress)
-    if not (folder / "generate").exists():
-        make_link(own / "generate", folder / "generate")
+    link = folder / "generate"
+    if not link.exists() or (link.is_symlink() and link.resolve() != (own / "generate").resolve()):
+        make_link(own / "generate", link)
 
 
 def _filter(recipe: Recipe, run: Path, folder: Path, shared: Shared, on_progress: ProgressCallback) -> None:

@@ -34,14 +34,16 @@ Stage = Callable[Concatenate[Recipe, Path, Options], str]
 
 
 def logged(verb: str) -> Callable[[Stage[Options]], Stage[Options]]:
-    """Record a call with a recipe and a run in the log of the run; a refused call creates no run directory."""
+    """Record a call with a recipe and a run in the log of the run; a refused call creates no run directory, and one
+    that fails because of damaged files names them."""
 
     def with_log(function: Stage[Options]) -> Stage[Options]:
         @wraps(function)
         def logged(recipe: Recipe, run: Path, /, *arguments: Options.args, **options: Options.kwargs) -> str:
             from student.distributed import processes
 
-            with run_log.recording(run, verb, quiet=not processes.is_main()), left_no_run(run):
+            quiet = not processes.is_main()
+            with run_log.recording(run, verb, quiet=quiet), left_no_run(run), damage_named(run):
                 return function(recipe, run, *arguments, **options)
 
         return logged

@@ -7,6 +7,7 @@ import student_worlds as worlds
 
 from distill.artifacts.manifest import Manifest
 from distill.commands.repair import repair_run
+from distill.commands.stages import train_stage
 from distill.errors import DataError
 from student.evaluation import students
 from student.export.convert import export
@@ -65,3 +66,12 @@ def test_a_lost_record_of_training_costs_no_training(place: Path) -> None:
     assert "metrics.jsonl: 1 damaged line" in said and "parts.json: it is missing; nothing is made from it" in said
     assert "nothing is damaged" in repair_run(run)
     assert train(recipe, run).counts["stages"] == 1 and model.stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize("name", ["parts.json", "diagnosis.json"])
+def test_a_damaged_record_is_named_by_the_command_that_shows_it(name: str, place: Path) -> None:
+    recipe, run = worlds.recipe(place, ALIGN, more="[eval]\nallow_overlap = true\n"), place / "run"
+    train(recipe, run)
+    (run / "train" / "align" / name).write_bytes(b'{"parts": [')
+    with pytest.raises(DataError, match=rf"1 damaged file, such as train/align/{name}.*`distill repair"):
+        train_stage(recipe, run)

@@ -264,10 +264,14 @@ def test_an_arm_made_with_other_settings_is_left_out_with_what_differs(here: Pat
     why = results(here)["skipped"]["random"]
     assert why.startswith("seed 0: made with other settings than the recipe has now (stage.learning_rate: 0.5 ->")
     assert f"move {run}/ablate/arms/random away" in why
-    text = (here / "mine.toml").read_text().replace("max_new_tokens = 6", "max_new_tokens = 7")
-    (here / "mine.toml").write_text(text)
-    with pytest.raises(StaleError, match=r"distilled: made with other settings .*max_new_tokens: 6 -> 7"):
-        report_finished(load(here), run)
+    recipe = (here / "mine.toml").read_text()
+    for before, now, differs in (
+        ("max_new_tokens = 6", "max_new_tokens = 7", r"max_new_tokens: 6 -> 7"),
+        ("per_question = 1", "per_question = 2", r"filter.select.per_question: 1 -> 2"),
+    ):
+        (here / "mine.toml").write_text(recipe.replace(before, now))
+        with pytest.raises(StaleError, match=f"distilled: made with other settings .*{differs}"):
+            report_finished(load(here), run)
 
 
 def test_an_arm_without_a_seed_of_the_reference_is_left_out_with_the_reason(here: Path) -> None:

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from distill.ablation.arm_job import _link_traces
 from distill.ablation.shared_traces import traces_key, traces_run
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe
+from distill.types import unwatched
 
 RECIPE = """
 [data.questions]
@@ -57,3 +59,19 @@ def test_a_key_that_decides_traces_leads_to_a_folder_of_its_own(folder: Path, ch
     assert own.parent == shared and own.name == f"run-{traces_key(load(folder, **changes))[:16]}"
     with_a_price = load(folder, **changes, teachers__a__price__input=2.0)
     assert traces_run(recipe, with_a_price, run, shared) == own
+
+
+def test_an_arm_whose_settings_of_traces_change_is_linked_to_the_traces_of_now(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def generate(recipe: Recipe, run: Path, **_: object) -> None:
+        (run / "generate").mkdir(parents=True, exist_ok=True)
+
+    monkeypatch.setattr("teacher.generate.generate", generate)
+    recipe, run, link = load(folder), folder / "run", folder / "arm" / "generate"
+    generate(recipe, run)
+    seen = []
+    for changes in ({"teachers__a__sampling__temperature": 0.1}, {"teachers__a__sampling__temperature": 0.2}, {}):
+        _link_traces(recipe, load(folder, **changes), run, folder / "arm", unwatched)
+        seen.append(link.resolve().parent)
+    assert len({*seen}) == 3 and seen[-1] == run.resolve()
