@@ -23,6 +23,11 @@ from filters.signals.schema import SIDE
 SCRATCH = "scratch"
 _AT_ONCE = 250_000
 """Rows that are sorted or joined at once: a million need some 0.5 KB each."""
+_IN_MEMORY = 5_000
+"""Up to so many traces, all tables are read once: most of the time of a short query is spent on opening files."""
+
+
+_Kind = Literal["TABLE", "VIEW"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,34 +70,37 @@ def project_columns() -> pa.Schema:
 def connect(
     tables: Tables, *, more: Mapping[str, Path] | None = None, threads: int | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """A database with the view `signals`: every column of the table, one row a trace.
+    """A database with `signals`: every column of the signal table, one row a trace.
 
-    The view `local` has only what is measured partition by partition, and costs no join.
-    `more` maps the names of further views to Parquet files.
+    `local` has only what is measured partition by partition, and costs no join.
+    `more` maps further names to Parquet files. All are views, or tables in memory where there are few traces.
     """
     more = more or {}
     connection = closed_database(threads, files=(*tables.files(), *more.values()))
-    schemas = _schemas(tables.signals)
+    schemas, rows = _schemas(tables.signals)
+    kind: _Kind = "TABLE" if rows <= _IN_MEMORY else "VIEW"
     local = _local_columns(tables, schemas)
-    _view(connection, "local", tables.signals, local, schemas)
+    _create(connection, kind, "local", tables.signals, local, schemas)
     for name, path in more.items():
         schema = pq.read_schema(path)
-        _view(connection, name, (path,), schema, [schema])
+        _create(connection, kind, name, (path,), schema, [schema])
     joins, columns = [], [identifier(name) for name in local.names]
     for name, (key, schema) in SIDE.items():
         files = tables.side.get(name, ())
-        _view(connection, f"side_{name}", files, pa.schema([(key, pa.string()), *schema]), _schemas(files))
+        side_schemas, _ = _schemas(files)
+        _create(connection, kind, f"side_{name}", files, pa.schema([(key, pa.string()), *schema]), side_schemas)
         if files:
             joins.append(f'LEFT JOIN "side_{name}" USING ("{key}")')
         columns += [identifier(column.name) if files else null_column(column) for column in schema]
-    connection.execute(f"CREATE TEMP VIEW signals AS SELECT {', '.join(columns)} FROM local {' '.join(joins)}")
+    connection.execute(f"CREATE TEMP {kind} signals AS SELECT {', '.join(columns)} FROM local {' '.join(joins)}")
     return connection
 
 
 def columns_of(tables: Tables) -> pa.Schema:
     """The columns of the view `signals`, with those that only files have: a user's signals."""
     sides = (column for _, schema in SIDE.values() for column in schema)
-    return pa.schema([*_local_columns(tables, _schemas(tables.signals)), *sides])
+    schemas, _ = _schemas(tables.signals)
+    return pa.schema([*_local_columns(tables, schemas), *sides])
 
 
 def _local_columns(tables: Tables, schemas: Iterable[pa.Schema]) -> pa.Schema:
@@ -110,13 +118,16 @@ def signals_of(file: pa.Schema) -> pa.Schema:
     return pa.schema([column for column in file if column.type in VALUE_TYPES.values()])
 
 
-def _schemas(files: Sequence[Path]) -> list[pa.Schema]:
-    """The distinct schemas of files: they may have columns of different families."""
+def _schemas(files: Sequence[Path]) -> tuple[list[pa.Schema], int]:
+    """The distinct schemas of files, which may have columns of different families, and the number of all rows."""
     schema_of_names: dict[tuple[str, ...], pa.Schema] = {}
+    rows = 0
     for path in files:
-        schema = pq.read_schema(path)
+        described = pq.read_metadata(path)
+        schema = described.schema.to_arrow_schema()
         schema_of_names.setdefault(tuple(schema.names), schema)
-    return list(schema_of_names.values())
+        rows += described.num_rows
+    return list(schema_of_names.values()), rows
 
 
 def empty_database(columns: pa.Schema) -> duckdb.DuckDBPyConnection:
@@ -165,21 +176,22 @@ def null_column(column: pa.Field) -> str:
     return f"NULL::{_SQL[column.type]} AS {identifier(column.name)}"
 
 
-def _view(
+def _create(
     connection: duckdb.DuckDBPyConnection,
+    kind: _Kind,
     name: str,
     files: Sequence[Path],
     schema: pa.Schema,
     schemas: Sequence[pa.Schema],
 ) -> None:
-    """A view of files of these schemas; a column is NULL in the rows of a file that does not have it."""
+    """A table or view of files of these schemas; a column is NULL in the rows of a file that does not have it."""
     present_columns = {name for schema in schemas for name in schema.names}
     columns = ", ".join(
         identifier(column.name) if column.name in present_columns else null_column(column) for column in schema
     )
     by_name = ("union_by_name = true",) if len(schemas) > 1 else ()
     source = f"FROM {parquet_rows(files, *by_name)}" if files else "WHERE false"
-    connection.execute(f'CREATE TEMP VIEW "{name}" AS SELECT {columns} {source}')
+    connection.execute(f'CREATE TEMP {kind} "{name}" AS SELECT {columns} {source}')
 
 
 def join_aligned(connection: duckdb.DuckDBPyConnection, first: str, names: Iterable[str]) -> str:
