@@ -249,8 +249,9 @@ def _diagnose(
     arm, stage = learned_rows.diagnosed_arm(recipe)
     learned = None
     if stage is not None and (trained := Manifest.read(run / "train" / stage.name)) is not None:
-        responses = trained.counts.get("responses", 0)  # earlier versions did not count them
-        learned = trained.tokens["response"] / responses if responses else None
+        own = trained.counts["rows"] - trained.counts.get("replayed", 0)
+        own_tokens = trained.tokens.get("own_response")  # earlier versions did not count them
+        learned = own_tokens / own if own_tokens is not None else None
     before = list(arms)[: list(arms).index(arm)]
     images = [ref for sample in samples for ref in sample.images]
     return diagnosis.diagnose(

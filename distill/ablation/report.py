@@ -70,6 +70,7 @@ def write(
         "arms": flat,
         "about": {name: arm["about"] for name, arm in arms.items()},
         "reference": reference,
+        "seeds_differ": len({tuple(arm["seeds"]) for arm in arms.values()}) > 1,
         "claims": claims,
         "effect_column": [_effect_column(effects)],
         "headline": metric_table.table(flat, columns("headline")),

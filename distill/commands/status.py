@@ -4,9 +4,9 @@ Reads manifests and metrics only, so it answers at once and without torch, also 
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -17,10 +17,13 @@ from distill.artifacts.layout import EVAL_METRICS, HEALTH, PARTS, PROGRESS, REPO
 from distill.artifacts.manifest import STAGES, Manifest
 from distill.local_paths import as_argument
 from distill.planning.outdated import outdated_text
-from distill.reports.findings import as_text, read_findings
+from distill.reports.findings import FEWEST, as_text, read_findings
 from distill.reports.text_table import counted, difference, interval, percent, table
 from distill.rounds.results import read_results, rounds_text
 from distill.types import Outcome
+
+if TYPE_CHECKING:
+    from student.inference.reply_metrics import Metric
 
 _LAST_COMMAND_ALONE = ("generate", "filter")
 """Stages whose seconds are those of the command that finished them; training and evaluation add up all commands."""
@@ -273,6 +276,7 @@ def evaluation(run: Path) -> str:
             for name, arm in arms.items()
         ]
         blocks.append(table(("accuracy %", *domains), shares))
+    blocks += _few(arms, shown_metrics(metrics))
     deltas = [
         (name, difference(delta), metric_table.probability(delta["p"])) for name, delta in metrics["deltas"].items()
     ]
@@ -281,6 +285,17 @@ def evaluation(run: Path) -> str:
     reasons = ", ".join(f"{reason}: {count:,}" for reason, count in metrics.get("left_out", {}).items())
     note = f"note: rows of the evaluation data that were not asked: {reasons}" if reasons else ""
     return "\n\n".join(filter(None, [*blocks, note, *_errors(arms), as_text(read_findings(run, "eval"))]))
+
+
+def _few(arms: Mapping[str, Any], shown: "Iterable[Metric]") -> list[str]:
+    """A line for each share of the table that is one of few replies, with their numbers."""
+    lines = []
+    for metric in shown:
+        counts = {name: arm.get(f"{metric.name}_n") or 0 for name, arm in arms.items()}
+        few = [f"{count} of {name}" for name, count in counts.items() if 0 < count < min(FEWEST, arms[name]["n"])]
+        if metric.console and metric.kind == "share" and few:
+            lines.append(f"note: {metric.console} is a share of few replies: {', '.join(few)}")
+    return ["\n".join(lines)] if lines else []
 
 
 def _accuracy(arm: Mapping[str, Any]) -> str:
@@ -323,6 +338,10 @@ def ablation(folder: Path, study: str | None = None) -> str:
         )
     gain = f"over {results['reference']}, points"
     parts = [table(("arm", "seeds", "accuracy % [95 % interval]", gain, "tokens", "seconds"), rows)]
+    if len({tuple(results["arms"][name]["seeds"]) for name in arm_names}) > 1:
+        parts.append(
+            "note: a difference of two arms is over the seeds that both have, an accuracy over all of its arm"
+        )
     claims = [
         (
             claim["text"],

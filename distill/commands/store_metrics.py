@@ -15,7 +15,11 @@ def metrics_text(state: RunState, address: str) -> str:
             (("committed", state.done), ("claimed", state.claimed), ("waiting", state.waiting)),
         ),
         ("distill_units_measured", "Units whose signals are committed.", (("", state.measured),)),
-        ("distill_traces", "Traces of generate.", (("committed", state.traces), ("all", state.total_traces))),
+        (
+            "distill_traces",
+            "Traces of generate.",
+            (("committed", state.traces), ("open", state.total_traces - state.traces)),
+        ),
         ("distill_traces_per_second", "Traces a second of all agents that work.", (("", state.traces_per_s),)),
         ("distill_agents", "Agents by state.", (("works", sum(agents)), ("lost", len(agents) - sum(agents)))),
         ("distill_agents_failed", "Agents that ended with an error.", (("", len(state.failures)),)),

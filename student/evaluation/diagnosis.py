@@ -56,7 +56,7 @@ class StudentFacts:
     """The paired differences of the arm to those before it, by their names."""
     replies: Sequence[Prediction]
     learned_tokens: float | None
-    """Mean tokens of a response that the student's last stage learned; None where no stage made it."""
+    """Mean tokens of a response of its last stage's own rows; None where no stage made it."""
     rows_left: Sequence[StepRows] = ()
     """The rows that are left after each step of the filter."""
     trained: Sequence[StepRows] = ()
@@ -304,8 +304,6 @@ def _sight(facts: StudentFacts) -> Iterator[Finding]:
 
 
 def _length(facts: StudentFacts) -> Iterator[Finding]:
-    if (stage := _stage(facts)) is not None and stage.replay:
-        return  # the mean of what it learned is over replayed rows, too, which are often short
     lengths = [reply["rationale_tokens"] for reply in facts.replies if reply.get("rationale_tokens")]
     if len(lengths) < FEWEST or not facts.learned_tokens:
         return
@@ -332,6 +330,10 @@ def _worse(facts: StudentFacts) -> Iterator[Finding]:
         )
 
 
+def _too_few(questions: int) -> str:
+    return "one question is too little" if questions == 1 else f"{questions:,} questions are too few"
+
+
 def _accuracy(facts: StudentFacts) -> str:
     low, high = facts.metrics["ci95"]
     return f"{facts.arm} is right in {100 * facts.metrics['accuracy']:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
@@ -356,7 +358,7 @@ def _verdict(facts: StudentFacts) -> Finding:
     return Finding(
         name="undecided",
         kind="open",
-        problem=f"{problem}; {len(facts.replies):,} questions are too few to decide whether it is better than "
+        problem=f"{problem}; {_too_few(len(facts.replies))} to decide whether it is better than "
         f"{' and than '.join(text for _, text in undecided)}",
         change=f"data.{facts.recipe.eval.data}: four times as many questions halve such an interval" if wide else "",
     )

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import orjson
 
 from distill.artifacts.files import describe, write_json
@@ -40,7 +41,11 @@ def write_manifest(work: "StageRun") -> Manifest:
         | ({"kernels": work.kernels["kernels"]} if work.kernels else {}),
         outputs={file.relative_to(folder).as_posix(): describe(file) for file in _outputs(work)},
         counts=counts,
-        tokens={"trained": work.last.tokens, "response": work.last.response_tokens},
+        tokens={
+            "trained": work.last.tokens,
+            "response": work.last.response_tokens,
+            "own_response": _own_response_tokens(work),
+        },
         versions=versions(*_PACKAGES),
         seconds=round(time.perf_counter() - work.begun, 3),
     ).write(folder)
@@ -61,6 +66,12 @@ def _counts(work: "StageRun") -> dict[str, int]:
         "parameters": sum(row.parameters for row in work.table if row.part != "adapters"),
         **{f"dropped_{reason}": count for reason, count in sorted(work.examples.dropped.items())},
     }
+
+
+def _own_response_tokens(work: "StageRun") -> int:
+    """Tokens of the responses of the stage's own rows, each once: replayed ones have another length."""
+    columns = work.examples.columns
+    return int(columns.responses[np.asarray(columns.sources) == work.stage.data].sum())
 
 
 def _outputs(work: "StageRun") -> list[Path]:

@@ -63,20 +63,28 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_learned_replies_are_as_long_as_those_of_the_rows_that_came(trained: Path, monkeypatch: pytest.MonkeyPatch):
+def test_learned_replies_are_as_long_as_those_of_the_stages_own_rows(trained: Path, monkeypatch: pytest.MonkeyPatch):
     manifest = Manifest.read(trained / "run" / "train" / "reason")
     assert manifest is not None and manifest.counts["responses"] == 16
     larger = load(trained / "recipe.toml", {"stages.reason.batch_size": "64"})  # than the stage has rows
     monkeypatch.setattr(evaluation.diagnosis, "diagnose", lambda facts: [facts])
     metrics = {"arms": {"distilled": {"stage": "reason"}}, "deltas": {}}
     (facts,) = evaluation._diagnose(larger, trained / "run", metrics, {"distilled": []}, [], [])
-    assert facts.learned_tokens == manifest.tokens["response"] / 16
-    counts = {
-        name: count for name, count in manifest.counts.items() if name != "responses"
-    }  # as earlier versions did
-    monkeypatch.setattr(evaluation.Manifest, "read", lambda folder: replace(manifest, counts=counts))
+    assert facts.learned_tokens == manifest.tokens["own_response"] / 40
+    tokens = {"trained": 1, "response": 1}  # as earlier versions counted
+    monkeypatch.setattr(evaluation.Manifest, "read", lambda folder: replace(manifest, tokens=tokens))
     (facts,) = evaluation._diagnose(larger, trained / "run", metrics, {"distilled": []}, [], [])
     assert facts.learned_tokens is None
+
+
+def test_replayed_rows_change_nothing_in_the_length_of_learned_replies(trained: Path, tmp_path: Path):
+    """Replayed answers have two tokens, traces many more: a student of both writes replies as long as the traces."""
+    folder = Path(shutil.copytree(trained, tmp_path / "w"))
+    stages = (STAGES[0], STAGES[1].replace("batch_size", "replay = { questions = 0.5 }\nbatch_size"))
+    alone = Manifest.read(folder / "run" / "train" / "reason")
+    mixed = train(worlds.recipe(folder, *stages), folder / "run", stage="reason", fresh=True)
+    assert alone is not None and mixed.counts["replayed"] == 40
+    assert mixed.tokens["own_response"] == alone.tokens["own_response"] > 2 * mixed.tokens["response"]
 
 
 @pytest.fixture(scope="module")

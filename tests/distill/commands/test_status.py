@@ -8,7 +8,16 @@ from distill.artifacts.files import write_json
 from distill.artifacts.layout import PROGRESS
 from distill.artifacts.manifest import Manifest
 from distill.commands.stages import copy_shipped
-from distill.commands.status import funnel, log_state, read_progress, run_status, running, training
+from distill.commands.status import (
+    ablation,
+    evaluation,
+    funnel,
+    log_state,
+    read_progress,
+    run_status,
+    running,
+    training,
+)
 from distill.errors import RecipeError, StaleError
 from distill.recipe.loading import load
 from student.evaluation.students import evaluated_students
@@ -76,3 +85,23 @@ def test_the_step_of_a_student_that_is_not_the_last_one_is_named(tmp_path: Path)
     counts = {"steps": 60, "kept_step": 40}
     Manifest(stage="train align", fingerprint="f", fields={}, counts=counts).write(tmp_path / "train" / "align")
     assert "60, kept 40" in training(tmp_path)
+
+
+def test_a_share_of_one_reply_is_not_shown_as_one_of_all(tmp_path: Path) -> None:
+    arm = {"n": 90, "accuracy": 0.0, "ci95": [0.0, 0.04], "domains": {}, "hallucination_rate": 1.0}
+    arms = {"untouched": arm | {"hallucination_rate_n": 60}, "reason": arm | {"hallucination_rate_n": 1}}
+    write_json(tmp_path / "eval" / "metrics.json", {"arms": arms, "deltas": {}})
+    assert "note: hallucinated % is a share of few replies: 1 of reason" in evaluation(tmp_path).splitlines()
+
+
+def test_differences_over_fewer_seeds_than_the_accuracies_are_told(tmp_path: Path) -> None:
+    arm = {"accuracy": 0.5, "ci95": [0.4, 0.6], "cost": {"train_tokens": 1, "train_seconds": 1}}
+    effect = {"delta": 0.1, "ci95": [0.0, 0.2]}
+    for seeds, told in ((["0", "1"], 0), (["0"], 1)):
+        arms = {
+            "distilled": arm | {"seeds": {"0": {}, "1": {}}, "effect": None},
+            "random": arm | {"seeds": {key: {} for key in seeds}, "effect": effect},
+        }
+        results = {"reference": "distilled", "arms": arms, "studies": {}, "skipped": {}}
+        write_json(tmp_path / "results.json", results)
+        assert ablation(tmp_path).count("is over the seeds that both have") == told

@@ -127,7 +127,9 @@ def test_status_writes_a_file_for_a_monitoring_system(tmp_path: Path, monkeypatc
     run = f'run="{LocalStore(tmp_path / "run").address}"'
     assert values[f'distill_units{{{run},state="committed"}}'] == 1
     assert values[f'distill_units{{{run},state="waiting"}}'] == 2
-    assert values[f'distill_traces{{{run},state="all"}}'] == 80 and values[f"distill_traces_per_second{{{run}}}"] == 3
+    assert (
+        values[f'distill_traces{{{run},state="open"}}'] == 60 and values[f"distill_traces_per_second{{{run}}}"] == 3
+    )
     assert values[f'distill_agents{{{run},state="works"}}'] == 1 and lines[-1] == "# EOF"
     named = {line.split()[2] for line in lines if line.startswith("# TYPE")}
     assert {name.partition("{")[0] for name in values} == named and list(file.parent.iterdir()) == [file]

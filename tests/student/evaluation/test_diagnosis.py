@@ -243,12 +243,6 @@ def test_the_replies_tell_what_is_wrong_with_a_student(tmp_path: Path, fields: d
     assert of_student(tmp_path, replies(**fields)) == [name]
 
 
-def test_rationales_longer_than_replayed_rows_are_no_fault(tmp_path: Path) -> None:
-    said = replies(rationale_tokens=90)
-    assert of_student(tmp_path, said, stage="reason") == ["long_rationales"]
-    assert evaluated(tmp_path, said, "replay = { test = 0.2 }\n") == ["student"]
-
-
 def evaluated(
     folder: Path, said: list[dict[str, Any]], more: str = "", test: str = "", stage: str = "reason"
 ) -> list:
@@ -432,3 +426,9 @@ def test_what_is_about_a_result_comes_last_and_is_left_out_where_its_rows_are_na
         assert [each["name"] for each in chosen([few, cause])] == [cause.name]
     possible = Finding(name="gold_unrelated", problem="p", certainty="possible")
     assert [each["name"] for each in chosen([possible, few])] == ["few_traces", "gold_unrelated"]
+
+
+def test_a_single_question_is_too_little(tmp_path: Path) -> None:
+    deltas = {"untouched": {"delta": 0.0, "ci95": [-0.9, 0.9]}}
+    (found,) = found_of_student(tmp_path, replies()[:1], deltas=deltas)
+    assert "; one question is too little to decide whether it is better than untouched" in found.text
