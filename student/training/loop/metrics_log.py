@@ -5,6 +5,7 @@ nothing. Does not train (student/training/loop/trainer.py).
 """
 
 import resource
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -242,7 +243,8 @@ def peak_memory() -> int:
     """Bytes."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2) of macOS and of Linux
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def flat(values: Mapping[str, Any]) -> dict[str, float]:

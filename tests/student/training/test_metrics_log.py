@@ -1,6 +1,7 @@
 """The rates that a training step logs."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import student_worlds
@@ -43,3 +44,11 @@ def test_a_stage_takes_the_seconds_of_all_commands_that_trained_it(
     assert train(recipe, tmp_path / "run").seconds > 1000
     stage = Manifest.read(tmp_path / "run" / "train" / "one")
     assert stage is not None and stage.seconds > 1000
+
+
+def test_peak_memory_is_in_bytes_on_each_system(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(metrics_log.torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(metrics_log.resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=3_000))
+    for system, expected in (("linux", 3_000 * 1024), ("darwin", 3_000)):
+        monkeypatch.setattr(metrics_log.sys, "platform", system)
+        assert metrics_log.peak_memory() == expected
