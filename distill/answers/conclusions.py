@@ -8,12 +8,12 @@ none, unless the question itself has that word.
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Final
 
 from distill.answers.words.spelling import are_opposites
 from distill.answers.words.tokens import tokens
-from distill.answers.words.word_classes import CLASSES
+from distill.answers.words.word_classes import CLASSES, sets_apart
 from distill.answers.words.word_forms import same_word_form
 
 _LONGEST: Final = 2_000
@@ -65,40 +65,117 @@ _GOES_ON = re.compile(
 )
 
 
-def conclusions(text: str, question: str = "") -> Iterator[str]:
-    """The parts that may conclude a text, the shortest first; none for a text that only states something."""
+def conclusions(text: str, question: str = "", emphasised: str = "") -> Iterator[str]:
+    """The parts that may conclude a text, the shortest first; none for a text that only states something.
+
+    `emphasised` are the only bold words of the last paragraph.
+    """
     text = text.strip()
     if len(text) > _LONGEST:
         return
     ends = [match.end() for match in _END.finditer(text) if match.end() < len(text)]
-    last = text[ends[-1] :].strip() if ends else text
+    sentences = [text[start:end].strip() for start, end in pairwise((0, *ends, len(text)))]
+    if not _goes_on(sentences[-1], question):
+        yield from _of_last_sentence(sentences, question)
+    paragraph = _PARAGRAPH.split(text)[-1]
+    if not (_goes_on(paragraph, question) or sets_apart(paragraph, question) or _turns(paragraph, question)):
+        if paragraph != text and "\n" not in paragraph and _is_short_or_about(paragraph, question):
+            yield paragraph
+        around = [_ASIDE.sub("", one.replace(emphasised, "")) for one in sentences if emphasised in one]
+        if emphasised and around and not any(map(str.isdigit, around[-1])):
+            yield emphasised
+    if (concluding := _before_remarks(sentences, question)) is not None:
+        yield concluding
+
+
+def _is_short_or_about(paragraph: str, question: str) -> bool:
+    words = tokens(paragraph)
+    return len(words) <= _FEW_WORDS or _shared(words, _asked(question)) > 0
+
+
+_FEW_WORDS: Final = 3
+_ASIDE = re.compile(r"\([^()]*\)")
+_PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
+
+
+def _goes_on(sentence: str, question: str) -> bool:
+    """Whether a sentence takes something back, doubts or goes on, with a word that its question lacks."""
     asked = question.casefold()
-    if len(last) > _LONGEST_SENTENCE or any(word.casefold() not in asked for word in _GOES_ON.findall(last)):
-        return
+    return len(sentence) > _LONGEST_SENTENCE or any(
+        word.casefold() not in asked for word in _GOES_ON.findall(sentence)
+    )
+
+
+def _of_last_sentence(sentences: Sequence[str], question: str) -> Iterator[str]:
+    *before, last = sentences
     clauses = list(_CLAUSE.finditer(last))
     if clauses and (clause := last[clauses[-1].end() :].strip()):
         yield clause
-    if not ends:
+    if not before:
         return
     if (lead_in := _LEAD_IN.match(last)) is not None:
         yield last[lead_in.end() :]
     elif (inner := _INSIDE.search(last)) is not None:
         yield last[: inner.start()] + last[inner.end() :]
-    elif len(ends) + 1 >= _FEWEST and _is_about(last, [text[a:b] for a, b in pairwise((0, *ends))], question):
+    elif len(sentences) >= _FEWEST and (_is_about(last, before, question) or _is_bare(last, before[-1], question)):
         yield last
+
+
+def _before_remarks(sentences: Sequence[str], question: str) -> str | None:
+    """The last sentence that begins with "so" or has only words of the question, if those after it add remarks."""
+    for place in range(len(sentences) - 2, 0, -1):
+        sentence, after = sentences[place], sentences[place + 1 :]
+        lead_in = _LEAD_IN.match(sentence)
+        if lead_in is None and not _is_bare(sentence, sentences[place - 1], question):
+            continue
+        asked = _asked(question)
+        shared = _shared({*tokens(sentence)}, asked)
+        goes_on = any(_CONTRASTS.match(other) or _INSIDE.search(other) for other in after)
+        less_about = all(_shared({*tokens(other)}, asked) < shared for other in after)
+        is_last = less_about and not goes_on and not _goes_on(sentence, question)
+        return sentence[lead_in.end() if lead_in else 0 :] if is_last else None
+    return None
+
+
+_CONTRASTS = re.compile(r"(?:but|however|although|though|unless|whereas|instead|aber|mais|pero)\b", re.IGNORECASE)
+
+
+def _is_bare(last: str, before: str, question: str) -> bool:
+    """Whether a sentence only gives a value to words of its question (The effort is 75 N), and the one before not."""
+    return _has_only(last, question) and not _has_only(before, question)
+
+
+def _has_only(sentence: str, question: str) -> bool:
+    asked, words = _asked(question), tokens(sentence)
+    others = [word for word, previous in zip(words, ("", *words), strict=False) if not _is_value(word, previous)]
+    named = [word for word in others if word not in _SMALL]
+    return bool(named) and all(any(same_word_form(word, other) for other in asked) for word in named)
+
+
+def _is_value(word: str, before: str) -> bool:
+    """Whether a word belongs to a value: a number, a sign, or the unit after a number."""
+    return not word.isalpha() or before[-1:].isdigit()
 
 
 def _is_about(last: str, before: Sequence[str], question: str) -> bool:
     """Whether no sentence before the last one shares as many words with the question."""
-    asked = [word for word in tokens(question[:_LONGEST_SENTENCE]) if word not in _SMALL]
-    if not asked:
+    asked = _asked(question)
+    if not asked or _turns(last, question):
         return False
     said = {*tokens(last)}
-    if any(are_opposites(word, other) for word in asked for other in said if other not in asked):
-        return False
     shared = _shared(said, asked)
     most = max(_shared({*tokens(sentence)}, asked) for sentence in before)
     return shared > most or (shared == most and _IT_IS.match(last) is not None)
+
+
+def _turns(sentence: str, question: str) -> bool:
+    """Whether a sentence has the opposite of a word of its question."""
+    asked = _asked(question)
+    return any(are_opposites(*pair) for pair in product(asked, {*tokens(sentence)}.difference(asked)))
+
+
+def _asked(question: str) -> list[str]:
+    return [word for word in tokens(question[:_LONGEST_SENTENCE]) if word not in _SMALL]
 
 
 def _shared(said: Collection[str], asked: Sequence[str]) -> int:

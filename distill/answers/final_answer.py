@@ -6,9 +6,11 @@ of at most `MAX_CHARACTERS`, the part of a longer text that states it.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
+
+import orjson
 
 from distill.rationale import thinking_end
 
@@ -43,6 +45,8 @@ class FinalAnswer:
     marked: bool
     cut: bool = False
     """Whether the answer itself was too long, and is not all here."""
+    emphasised: str = ""
+    """The only bold words of the last paragraph."""
 
 
 def final_answer(text: str) -> FinalAnswer:
@@ -70,12 +74,13 @@ def _found(text: str) -> FinalAnswer:
         text = _LINE_MARKS.sub("", text)
     if "~~" in text:
         text = _STRUCK.sub(" ", text)
+    if (value := _in_json(text)) is not None:
+        return _limited(value, marked=True)
+    emphasised = _emphasised(text) if "**" in text else ""
     if "*" in text or "`" in text or "_" in text:
         text = _MARKS.sub("", text)
     if "\n" in text:
         text = _REMARK.split(text, maxsplit=1)[0].rstrip() or text
-    if (value := _in_json(text)) is not None:
-        return _limited(value, marked=True)
     lowered = text.lower()
     foreign = _FOREIGN_CUE.search(text) if any(word in lowered for word in _FOREIGN_ANSWERS) else None
     if foreign is not None and (rest := text[foreign.end() : foreign.end() + 2 * MAX_CHARACTERS].strip()):
@@ -87,7 +92,7 @@ def _found(text: str) -> FinalAnswer:
             denied = _DENIED_CUE.search(text, max(0, begin - _LOOKED_BACK), begin) if cue else None
             if cue and denied is None and (rest := text[cue.end() : cue.end() + 2 * MAX_CHARACTERS].strip()):
                 return _limited(first_sentence(rest.partition("\n")[0]), marked=True)
-    return _limited(text, marked=marked)
+    return replace(_limited(text, marked=marked), emphasised=undelimited(emphasised))
 
 
 _remembered, _remembered_long = lru_cache(maxsize=8192)(_found), lru_cache(maxsize=64)(_found)
@@ -114,19 +119,43 @@ _FOREIGN_CUE = re.compile(
     r"\b(?:la réponse (?:correcte |finale )?est|la respuesta (?:correcta |final )?es"
     r"|die (?:richtige )?antwort (?:ist|lautet)"
     r"|la risposta (?:corretta )?è|a resposta (?:correta )?é|het antwoord is)\s*:?"
-    r"|(?:正确)?答案\s*(?:是|为|：|:)\s*[：:]?|(?:答え|正解|解答|정답|답)(?:は|은)?\s*[：:]|(?:答え|正解|解答)は|(?<!\w)(?:réponse|respuesta|antwort|risposta|resposta|ответ)\s*[：:]|(?:الجواب|الإجابة)\s*(?:هو|هي|:)"
+    r"|(?:正确)?答案\s*(?:是|为|：|:)\s*[：:]?|(?:答え|正解|解答|정답|답)(?:は|은)?\s*[：:]|(?:答え|正解|解答)は|(?<!\w)(?:réponse|respuesta|antwort|risposta|resposta|antwoord|ответ)(?:\s[^\W\d]+)?\s*[：:]|(?:الجواب|الإجابة)\s*(?:هو|هي|:)"
     r"|(?:सही )?उत्तर\s*(?:है\s*:?|:)",
     re.IGNORECASE,
 )
 _JSON_ANSWER = re.compile(
-    r'(?:json)?\s*\{?\s*"(?:final_)?answer"\s*:\s*("(?:[^"\\]|\\.)*"|[^\s",{}\[\]]+)\s*,?\s*\}?', re.IGNORECASE
+    r'\s*\{?\s*"(?:final_)?answer"\s*:\s*("(?:[^"\\]|\\.)*"|[^\s",{}\[\]]+)\s*,?\s*\}?', re.IGNORECASE
 )
 
 
 def _in_json(text: str) -> str | None:
-    """The answer of {"answer": "Lisbon"}."""
-    match = _JSON_ANSWER.fullmatch(text.strip()) if '"' in text[:20] else None
-    return None if match is None else match[1].strip('"')
+    """The answer of the JSON object with which a text ends: {"answer": "Lisbon"}; the object if it names none."""
+    text = text.rstrip().removesuffix("```").rstrip()
+    start = text.rfind("{", max(0, len(text) - MAX_CHARACTERS)) if text.endswith("}") else -1
+    try:
+        members: dict[str, Any] = orjson.loads(text[start:] if start >= 0 else "")
+    except orjson.JSONDecodeError:
+        match = _JSON_ANSWER.fullmatch(text) if '"' in text[:20] else None
+        return None if match is None else match[1].strip('"')
+    named = [value for name, value in members.items() if name.casefold() in _ANSWER_NAMES]
+    if not named:
+        return orjson.dumps(members).decode() if members else None
+    items = named[-1] if isinstance(named[-1], list) else named[-1:]
+    unit = members.get("unit")
+    words = ", ".join(item if isinstance(item, str) else orjson.dumps(item).decode() for item in items)
+    return f"{words} {unit}" if isinstance(unit, str) and words[-1:].isdigit() else words
+
+
+_ANSWER_NAMES: Final = frozenset({"answer", "final_answer", "final answer", "result", "solution"})
+
+
+def _emphasised(text: str) -> str:
+    """The bold words of the last paragraph, if there is one such place."""
+    bold = _BOLD.findall(text, text.rfind("\n\n") + 1)
+    return bold[0].strip() if len(bold) == 1 else ""
+
+
+_BOLD = re.compile(r"\*\*([^*\n]{1,120})\*\*")
 
 
 def _limited(text: str, *, marked: bool) -> FinalAnswer:

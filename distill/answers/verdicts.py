@@ -242,15 +242,20 @@ _ENUMERATED = re.compile(r"^\d{1,2}[.)] (?=[^\W\d_]{2})")
 """1. Call to order."""
 
 
+_OF_WORDS: Final = frozenset({"text", "list", "choice"})  # bold words may be no answer: the **red** car is behind
+
+
 def _compare_conclusion(final: FinalAnswer, gold: GoldAnswer) -> CompareResult | None:
     """The gold answer as what a chain of thought concludes."""
-    for part in () if final.marked or final.cut else conclusions(final.text, gold.question):
+    emphasised = "" if gold.answer_type in _OF_WORDS else final.emphasised
+    for part in () if final.marked or final.cut else conclusions(final.text, gold.question, emphasised):
         said = final_answer(part)
         result = _compare_final(said, gold, ask_worker=False)
         if result.verdict != "correct" and result.reason not in _OF_THE_WHOLE:
             result = (known_type(gold.answer_type).worded and _compare_stated_parts(said, gold)) or result
         if result.verdict == "correct":
-            return result
+            doubt = taken_back.reason_to_doubt(said.text, gold, numeric=is_numeric(gold.answer_type))
+            return taken_back.with_doubt(result, doubt)
         if gold.answer_type == "text" and text_answers.concludes(said.text, gold.text, gold.question):
             return correct("concluded")
     return None

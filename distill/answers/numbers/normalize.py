@@ -42,11 +42,16 @@ _LATEX: Final = (
     ),
     (re.compile(r"\\[dtc]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r" \1/\2 "),
     (re.compile(r"\\[dtc]?frac\s?(\d)\s?(\d)"), r" \1/\2 "),
-    (re.compile(r"\\(?:text|mathrm|mathbf|textbf|mathit|operatorname)\s*\{((?:[^{}]|\{[^{}]*\})*)\}"), r" \1 "),
+    # \mathbf{26\text{ cm}}: the outer one, then the inner one.
+    *2
+    * ((re.compile(r"\\(?:text|mathrm|mathbf|textbf|mathit|operatorname)\s*\{((?:[^{}]|\{[^{}]*\})*)\}"), r" \1 "),),
     (re.compile(r"\^?\s*\\circ\b"), "°"),
     (re.compile(r"\\(?:times|cdot)(?![a-zA-Z])"), "×"),
     (re.compile(r"\\infty(?![a-zA-Z])"), "∞"),
     (re.compile(r"\\pi(?![a-zA-Z])"), "π"),
+    (re.compile(r"~(?=\\)"), " "),
+    (re.compile(r"\\Omega(?![a-zA-Z])"), "Ω"),
+    (re.compile(r"\\mu(?![a-zA-Z])\s?"), "μ"),
     (re.compile(r"\\(?:lvert|rvert|vert|mid)(?![a-zA-Z])"), "|"),
     (re.compile(r"\\leq?(?![a-zA-Z])"), "≤"),
     (re.compile(r"\\geq?(?![a-zA-Z])"), "≥"),

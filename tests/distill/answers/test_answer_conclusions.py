@@ -180,3 +180,112 @@ def test_lists_spans_units_and_names_in_a_sentence(question: str, gold: str, tex
 
 def test_a_state_is_no_option_that_is_a_part_of_its_name() -> None:
     assert judge("West Virginia", "Virginia", options=["Virginia", "Delaware"]).verdict != "correct"
+
+
+COUNTED = "- Row 1: 2 blue, 1 white\n- Row 2: 2 blue, 3 grey\n\n"
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "trace"),
+    [
+        (
+            "What is the total revenue in 2019?",
+            "4.2 million",
+            "- 2018: 3.9\n- 2019: 4.2\n\nIt grew.\n\n**4.2 million**",
+        ),
+        ("How many of the shirts are blue?", "4", f"{COUNTED}2 + 2 = 4\n\nThere are 4 blue shirts on the rack."),
+        (
+            "What is the man holding?",
+            "a tennis racket",
+            "A man is on a court.\n\nHe wears white.\n\nHe's holding a tennis racket.",
+        ),
+        (
+            "What effort lifts the load?",
+            "75 N",
+            "The load is 300 N. The ratio is 4 here. 300 / 4 = 75. The effort is 75 N.",
+        ),
+        (
+            "What is the total price?",
+            "$91",
+            "$15 each is $60. With $31 more it is $91. $10 off would be wrong.\n\nThe total price is **$91**.",
+        ),
+        (
+            "What is the range of the ages?",
+            "13",
+            "From 8 to 21.\n\nSo the range is **13 years**. There are 24 dots here.",
+        ),
+        (
+            "What is the ratio of tablets to laptops?",
+            "2:3",
+            "The columns are 96 and 144. Both have 48 as a divisor. Thus the ratio of tablets to laptops is 2:3. "
+            "Other quarters have other ratios, but they aren't asked for.",
+        ),
+        (
+            "What is the average of the three values?",
+            "18",
+            "They are 12, 18, 24.\n\n54 / 3 = 18\n\nThe average of the three values is 18.\n\nIt is the median too.",
+        ),
+        ("What is the resistance?", "7 ohm", "$5 + 2 = 7\\,\\Omega$.\n\nIt is $\\boxed{7\\ \\Omega}$."),
+        ("How thick is the layer?", "3 µm", "5 - 2 = 3.\n\n\\boxed{3~\\mu\\text{m}}"),
+        (
+            "What is the perimeter?",
+            "26 cm",
+            "Sides: 8 cm, 5 cm.\n\n$P = 2(8 + 5) = 2 \\cdot 13 = \\mathbf{26\\text{ cm}}$",
+        ),
+        ("What is the use in kWh?", "245", 'Jan 310, Feb 180; 490 / 2 = 245.\n\n{"answer": 245, "unit": "kWh"}'),
+        (
+            "What color is it?",
+            "red",
+            'A blue one and this.\n\n```json\n{\n "answer": "Red",\n "confidence": 0.9\n}\n```',
+        ),
+        ("Which drinks?", "tea, milk", 'Coffee is out.\n\n{"answer": ["milk", "tea"]}'),
+        ("How long?", '{"duration": "4:22"}', '8:56 to 13:18.\n\n```json\n{"duration":  "4:22"}\n```'),
+        (
+            "¿Qué animal aparece?",
+            "un perro",
+            "En el césped hay un animal con collar.\n\n**Respuesta final:** un perro",
+        ),
+    ],
+)
+def test_the_end_of_a_whole_trace_states_its_answer(question: str, gold: str, trace: str) -> None:
+    assert judge(trace, gold, question=question).verdict == "correct"
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "trace"),
+    [
+        ("What is the total?", "5", "I add the items. Tax is left out.\n\nIt can't be **5**."),
+        (
+            "How many are red?",
+            "3",
+            "There are 8.\n\nThe blue ones are 5.\n\nThe blue ones outnumber the **3** red ones by 2.",
+        ),
+        ("How many are red?", "5", "There are 8 balls.\n\n3 of them are red.\n\nThe other 5 are blue."),
+        ("What is the tax?", "$2", "The total is $20. It is 10 %.\n\nWithout the tip of $2 the tax is 10 %."),
+        ("What is the total price?", "$91", "Sum of all: 100.\n\nI doubt that the total price is $91."),
+        (
+            "What is the range?",
+            "13",
+            "So the range is 13. If 21 is left out, the range is 9, which is what is asked for.",
+        ),
+        ("What is the range without 21?", "13", "There are 9 dots. So the range is 13. Without 21, the range is 9."),
+        ("Which country is lowest?", "Peru", "Chile is at 5. Peru is at 7. That's the second lowest value."),
+        ("What color is the car?", "red", "There is a car.\n\nThe one in front is blue.\n\nThe bike is red."),
+        ("What color is the umbrella?", "red", 'It rains.\n\n{"answer": "blue", "coat": "red"}'),
+        ("What color is the umbrella?", "red", 'It rains.\n\n{"coat": "red"}'),
+        (
+            "How many red and green ones are there?",
+            "4",
+            "I see two bowls. There are 3 red ones. There are 4 green ones.",
+        ),
+        ("What is the man holding?", "a racket", "The man is on a court.\n\nThe woman is holding a racket."),
+        ("When does the shop open?", "9:00", "There are hours.\n\nIt opens at 10:00.\n\nIt closes at 9:00."),
+        (
+            "Which car is in front?",
+            "red",
+            "There are two.\n\nI see their colors.\n\nThe **red** car is behind the blue one.",
+        ),
+    ],
+)
+def test_the_end_of_a_whole_trace_may_speak_of_another_thing(question: str, gold: str, trace: str) -> None:
+    assert judge(trace, gold, question=question).verdict != "correct"
