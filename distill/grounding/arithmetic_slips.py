@@ -2,8 +2,8 @@
 
 A claim is a result that the text states for a calculation: "8 + 6 = 15", "half of 36 is 20", "from 140 to 154, a 12 %
 increase". Only sure claims are checked: no questions, negations, unknowns or ranges. A claim that the text corrects
-elsewhere is no slip. `distill.grounding.check` compares the numbers with those of the image. Reads English words, and
-signs in any language.
+elsewhere is no slip. `distill.grounding.check` compares the numbers with those of the image. Reads English words, a
+few words of totals in other languages, and signs in any language.
 """
 
 import re
@@ -15,6 +15,7 @@ from distill.grounding.arithmetic.canonical_text import MARK, Canonical, mark_nu
 from distill.grounding.arithmetic.equations import EQUATION_WORDS, ArithmeticClaim, find_equation_claims
 from distill.grounding.arithmetic.mixed_units import MIXED, find_mixed_claims
 from distill.grounding.arithmetic.reading_effort import ReadingEffort
+from distill.grounding.arithmetic.results.near_misses import LIST, NEAR_WORDS, find_near_misses
 from distill.grounding.arithmetic.results.stated_results import RESULT_WORDS, find_stated_results
 from distill.grounding.arithmetic.table_sums import find_table_claims
 from distill.grounding.arithmetic.unit_equations import UNIT_WORDS, find_unit_claims
@@ -29,7 +30,7 @@ _SENTENCE: Final = re.compile(
     r"|(?<=\n)\s*+)"
 )
 _TO_SPACES: Final = bytes(code if ord("a") <= code <= ord("z") else 32 for code in range(256))
-_WORDS: Final = EQUATION_WORDS | WORDED_WORDS | UNIT_WORDS | RESULT_WORDS
+_WORDS: Final = EQUATION_WORDS | WORDED_WORDS | UNIT_WORDS | RESULT_WORDS | NEAR_WORDS
 """All words that the patterns of claims search for."""
 _POINT_GROUP: Final = re.compile(r"(?<![\w.,])([1-9]\d{0,2})\.(\d{3})(?![.,]?\d)")
 """A number that has three decimals or, as much of Europe writes it, is a thousand times as large."""
@@ -67,8 +68,12 @@ def find_slips(text: str) -> Slips:
     """Every arithmetic claim of a text that is wrong."""
     marked, arithmetic_claims, complete = _read_claims(text)
     right = {claim.key for claim in arithmetic_claims if claim.right}
+    given = {claim.last for claim in arithmetic_claims if claim.right and claim.key[0] == LIST}
+    """Results of whole lists: another reading of them has missed a number."""
     wrong = {
-        (claim.first, claim.last): claim for claim in arithmetic_claims if not claim.right and claim.key not in right
+        (claim.first, claim.last): claim
+        for claim in arithmetic_claims
+        if not claim.right and claim.key not in right and claim.last not in given
     }
     if wrong and _POINT_GROUP.search(text):
         # "1.200 + 300 = 1.500" comes out where the point separates thousands, so that it is no sure slip.
@@ -93,9 +98,12 @@ def _read_claims(text: str) -> tuple[Canonical, list[ArithmeticClaim], bool]:
     arithmetic_claims: list[ArithmeticClaim] = []
     offset = 0
     before: list[tuple[str, int]] = []
+    """Sentences directly before this one that hold numbers."""
+    kept: list[tuple[str, int]] = []
+    """All sentences before it that do."""
     for sentence in _sentences(marked.text):
         count = sentence.count(MARK)
-        if count > 1 or (count and before):
+        if count > 1 or (count and kept):
             # Each pattern has words without which it cannot match: most sentences spare most searches.
             letters = sentence.encode("ascii", "replace").translate(_TO_SPACES).decode()
             words = _WORDS.intersection(letters.split())
@@ -110,10 +118,16 @@ def _read_claims(text: str) -> tuple[Canonical, list[ArithmeticClaim], bool]:
                     arithmetic_claims += find_equation_claims(sentence, words, marked.numbers, offset, effort)
                     arithmetic_claims += find_unit_claims(sentence, words, marked.numbers, offset, marked.text)
                 arithmetic_claims += find_worded_claims(sentence, words, marked.numbers, offset, effort)
-            arithmetic_claims += find_stated_results(sentence, words, marked.numbers, offset, before, effort)
+            if count > 1 or before:
+                arithmetic_claims += find_stated_results(sentence, words, marked.numbers, offset, before, effort)
+            last = arithmetic_claims[-1] if arithmetic_claims else None
+            is_given = last is not None and last.right and last.last == offset + count - 1
+            if (kept or count > 2) and not is_given:
+                arithmetic_claims += find_near_misses(sentence, words, marked.numbers, offset, kept, effort)
             if effort.is_used_up:
                 break
         before = [*before[-1:], (sentence, offset)] if count else []
+        kept += before[-1:]
         offset += count
     if "|\n" in marked.text:
         arithmetic_claims += find_table_claims(marked.text, marked.numbers)

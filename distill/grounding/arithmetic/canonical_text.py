@@ -46,8 +46,13 @@ _SIGNS: Final = {
     "½": " 1/2", "¼": " 1/4", "¾": " 3/4", "\u00a0": " ", "\u202f": " ", "\u2009": " ",
     **dict.fromkeys("$€£¥₹`&#{}~", ""),
 }  # fmt: skip
-_OTHER_SCRIPTS: Final = tuple(zip("٫٬٪＋－＝＊／％（）＜＞．", ".,%+-=*/%()<>.", strict=True))
+_OTHER_SCRIPTS: Final = (*zip("٫٬٪＋－＝＊／％（）＜＞．，：；", ".,%+-=*/%()<>.,:;", strict=True), ("。", ". "))
 """Signs of Arabic numbers, and full-width ones; a look for each is many times faster than `str.translate`."""
+_IDEOGRAPH: Final = r"[\u3040-\u30ff\u3400-\u9fff]"
+_BESIDE_IDEOGRAPH: Final = re.compile(rf"(?<={_IDEOGRAPH})(?=\d)|(?<=\d)(?={_IDEOGRAPH})")
+"""Chinese and Japanese write no space before a number."""
+_OF_DATE: Final = re.compile(r"(?<![\d.,])\d{1,4}(?= ?[年月日])")
+"""A number of a date is a name."""
 _GLYPHS: Final = {"½": "1/2", "¼": "1/4", "¾": "3/4"}
 _BULLET: Final = re.compile(r"\n[ \t]*(?:[-*+•>][ \t]+)+")
 _FIRST_BULLET: Final = re.compile(r"[ \t]*(?:[-*+•>][ \t]+)+")
@@ -213,6 +218,8 @@ def _beginning(text: str, most: int) -> str:
 
 def _clean(text: str) -> str:
     if not text.isascii():
+        if "。" in text or "，" in text:
+            text = _OF_DATE.sub(" ", _BESIDE_IDEOGRAPH.sub(" ", text))
         for sign, usual in _OTHER_SCRIPTS:
             if sign in text:
                 text = text.replace(sign, usual)

@@ -16,11 +16,13 @@ from distill.word_tables import word_set
 
 _HALF_DAY: Final = 720
 _PARTS: Final = re.compile(
-    r"(?P<clock>(?<![N:])N:N(?!:N|:)(?: ?[ap]\.?m\b\.?)?)|(?P<hour>\bN ?[ap]\.?m\b\.?)"
+    r"(?P<clock>(?<![N:])N:N(?!:N|:)(?: ?[ap]\.?m\b\.?)?)|(?P<hour>\bN(?: ?[ap]\.?m\b\.?| in the (?:morning|afternoon|evening)\b))"
     r"|(?P<hours>\bN (?:hours?|hrs?|h)\b)(?:,? (?:and )?(?P<minutes>N (?:minutes?|mins?|m)\b))?|(?P<only>\bN (?:minutes?|mins?)\b)"
     r"|(?P<an>\b(?:an|one) hour(?: and (?:a half|(?P<and>N (?:minutes?|mins?))))?\b)|(?P<half>\bhalf an hour\b)"
     r"|(?P<other>N(?::N)*)"
 )
+_LATE: Final = re.compile(r"p|noon|evening")
+DAY_WORDS: Final = word_set("morning afternoon evening")
 _LATER: Final = word_set(
     """so thus hence until till end ends ended ending finish finishes finished arrive arrives arrived arriving lands
     land is was returns back = gives later earlier over be"""
@@ -48,7 +50,7 @@ def find_clock_claims(sentence: str, numbers: Sequence[Number], offset: int) -> 
             hours, minutes = values if match["clock"] else (values[0], 0.0)
             if hours > 24 or minutes > 59 or any(number.percent for number in numbers[place : place + len(values)]):
                 return
-            half = _HALF_DAY if "p" in match[0] and hours < 12 else 0
+            half = _HALF_DAY if hours < 12 and _LATE.search(match[0]) else 0
             times.append(hours * 60 + minutes + half)
             order += "t"
         elif match["other"]:

@@ -28,7 +28,7 @@ RATE_WORDS: Final = word_set(
 )
 _COUNTS: Final = word_set("dozen dozens pair pairs score cents")
 """Words that hide a number, or the unit of a result that is stated in another one."""
-_STEPS: Final = (
+STEPS: Final = (
     *(1.0, 60.0, 1 / 60, 3600.0, 1 / 3600, 3.6, 1 / 3.6, 12.0, 1 / 12, 7.0, 1 / 7, 100.0, 0.01, 1000.0, 0.001),
     *(24.0, 10.0, 0.1, 30.0, 52.0),
 )
@@ -61,12 +61,12 @@ def find_rate_claims(sentence: NumberedSentence) -> Iterator[ArithmeticClaim]:
 def _claim(sentence: NumberedSentence, results: list[tuple[float, tuple[float, ...]]]) -> ArithmeticClaim:
     """Right if one of the numbers is what the others give, in some order."""
     units = {number.value: number.unit for number in sentence.numbers}
-    sentence.effort.results -= len(results) * len(_STEPS)
+    sentence.effort.results -= len(results) * len(STEPS)
     last = len(sentence.numbers) - 1
     right = any(
         stands_for(stated[-1], units[stated[-1]], result * step, False)
         for result, stated in results
-        for step in _STEPS
+        for step in STEPS
     )
     return sentence.claim(0, last, right, None, ("rate", *(number.value for number in sentence.numbers)))
 

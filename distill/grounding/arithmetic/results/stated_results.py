@@ -10,7 +10,7 @@ from typing import Final
 from distill.grounding.arithmetic.canonical_text import MARK, UNREADABLE, Number
 from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.reading_effort import ReadingEffort
-from distill.grounding.arithmetic.results.clock_times import find_clock_claims
+from distill.grounding.arithmetic.results.clock_times import DAY_WORDS, find_clock_claims
 from distill.grounding.arithmetic.results.conclusions import CONCLUSION_WORDS, LINKING_BACK, find_conclusions
 from distill.grounding.arithmetic.results.listed_values import FACT_WORDS, find_list_claims
 from distill.grounding.arithmetic.results.number_roles import NumberedSentence, cut_at_numbers
@@ -21,14 +21,22 @@ from distill.grounding.arithmetic.results.shapes import MEASURE_WORDS, find_shap
 from distill.grounding.arithmetic.results.time_spans import find_page_claims, find_year_claims, may_be_year
 from distill.word_tables import word_set
 
-_OVERRULED: Final = word_set(
+OVERRULED: Final = word_set(
     """wrong mistake mistaken mistakenly incorrect misread miscounted false slip error not cannot t instead rather
     oops would suppose whether unless estimate estimated guess should could must might wants goal"""
 )
 _JOINING: Final = word_set("so hence thus therefore")
 _PAGES: Final = word_set("page pages")
 RESULT_WORDS: Final = (
-    CONCLUSION_WORDS | RATE_WORDS | FACT_WORDS | MEASURE_WORDS | STEP_WORDS | _OVERRULED | _JOINING | _PAGES
+    CONCLUSION_WORDS
+    | RATE_WORDS
+    | FACT_WORDS
+    | MEASURE_WORDS
+    | STEP_WORDS
+    | OVERRULED
+    | _JOINING
+    | _PAGES
+    | DAY_WORDS
 )
 """All words that are asked for."""
 _MOST_NUMBERS: Final = 16
@@ -36,7 +44,7 @@ _FEWEST, _OF_RATE, _OF_PROPORTION, _TWO_YEARS = 2, 3, 4, 2
 _SIGN_AFTER_WORD: Final = re.compile(r"[a-z] [-+*] N")
 _LONGEST_PIECE: Final = 120
 """Characters between two numbers of one statement, at most."""
-_UNREAD: Final = re.compile(rf'[?|"_\[{UNREADABLE}]|N and [aN] (?:half|third|quarter|fifth)')
+UNREAD: Final = re.compile(rf'[?|"_\[{UNREADABLE}]|N and [aN] (?:half|third|quarter|fifth)')
 """Signs of questions, tables, programs and dates, and a number that goes on: "two and a half"."""
 
 Reading = Callable[[NumberedSentence], Iterator[ArithmeticClaim]]
@@ -55,13 +63,13 @@ def find_stated_results(
 
     `before` are the sentences just before it that hold numbers, each with the index of its first one.
     """
-    if not words.isdisjoint(_OVERRULED) or _UNREAD.search(sentence):
+    if not words.isdisjoint(OVERRULED) or UNREAD.search(sentence):
         return
     count = sentence.count(MARK)
     if count > _MOST_NUMBERS:
         return
     own = numbers[offset : offset + count]
-    if "N:N" in sentence or (" am" in sentence or " pm" in sentence):
+    if "N:N" in sentence or " am" in sentence or " pm" in sentence or not words.isdisjoint(DAY_WORDS):
         if count > _FEWEST:
             yield from find_clock_claims(sentence, numbers, offset)
         if "N:N" in sentence:
