@@ -22,6 +22,9 @@ def main() -> None:
         )
     gc.set_threshold(*_COLLECT_AFTER)
     try:
+        from distill.machine import interrupts
+
+        interrupts.heed_all()
         from distill.cli import main as run
 
         run()

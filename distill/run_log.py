@@ -22,6 +22,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO, Final, TextIO
 
+import orjson
+
 from distill import packages, redact
 from distill.errors import DistillError
 from distill.machine import interrupts
@@ -33,6 +35,7 @@ MOST_BYTES: Final = 4 << 20
 """Largest size in bytes of each of the two files."""
 MOST_CHARACTERS: Final = 8_000
 """Longest message in characters; the middle of a longer one is left out."""
+_LAST_BYTES = 1 << 16
 _HELD = 1_000
 _OWN = ("distill", "filters", "student", "teacher")
 _VERSIONS = ("cot-distill", "torch", "transformers", "trl", "duckdb", "pyarrow")
@@ -103,6 +106,21 @@ def joined(run: Path, command: str, stage: str = "") -> Iterator[None]:
 def active() -> tuple[Path, str, str] | None:
     """The arguments of `joined` for a process that this one starts; None where nothing is logged."""
     return None if _active is None else (_active.run, _active.command, _active.stage)
+
+
+def is_open(run: Path) -> bool:
+    """Whether a command works on a run: the last line of its log is not that of a command's end.
+
+    An open `distill view` does not count.
+    """
+    try:
+        with (run / LOG).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
+            lines = map(orjson.loads, reversed(file.read().splitlines()))
+            last = next(line for line in lines if line["command"] != "view")
+    except (OSError, StopIteration, orjson.JSONDecodeError):
+        return False
+    return not ("exit_code" in last and last["command"] == last["stage"])
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from distill.machine.file_locks import try_lock
 from distill.object_store.recipe_stores import scratch_root
 from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.data import ASKED
+from distill.reports.text_table import byte_size
 from filters.apply import require_same_policy
 from student.train import stage_fields
 from teacher.estimate import JournalSummary, TeacherUsage, forecast
@@ -96,10 +97,10 @@ def check_limits(context: CheckContext) -> Iterator[CheckResult]:
             "ulimit -n", f"{soft} open files are allowed, and a run may need {_OPEN_FILES}", "ulimit -n 4096"
         )
     shared = Path("/dev/shm")
-    if context.recipe.stages and shared.is_dir() and shutil.disk_usage(shared).total < _SHARED_BYTES:
+    if context.recipe.stages and shared.is_dir() and (room := shutil.disk_usage(shared).total) < _SHARED_BYTES:
         yield warning(
             "/dev/shm",
-            f"{_gb(shutil.disk_usage(shared).total)} of shared memory, through which decoded images are handed on",
+            f"{byte_size(room)} of shared memory, through which decoded images are handed on",
             "give the container more (docker run --shm-size 1g)",
         )
 
@@ -111,11 +112,11 @@ def check_disk(context: CheckContext) -> Iterator[CheckResult]:
     dataset_bytes, max_trace_bytes = _dataset_bytes(context), _trace_bytes(context)
     models, survey = _model_bytes(context), context.readable(ASKED)
     needed = dataset_bytes + (models or 0.0)
-    students = "not known how much" if models is None else f"about {_gb(models)}"
+    students = "not known how much" if models is None else f"about {byte_size(models)}"
     extent = "" if survey is None or survey.whole else f" of {survey.extent}"
     summary = (
-        f"{students} for students and checkpoints, about {_gb(dataset_bytes)} for images of the dataset, at most "
-        f"{_gb(max_trace_bytes)} for traces{extent}; {_gb(free)} free at {existing}"
+        f"{students} for students and checkpoints, about {byte_size(dataset_bytes)} for images of the dataset, "
+        f"at most {byte_size(max_trace_bytes)} for traces{extent}; {byte_size(free)} free at {existing}"
     )
     if needed > free:
         yield problem(
@@ -135,7 +136,8 @@ def check_scratch(context: CheckContext) -> Iterator[CheckResult]:
     scratch = scratch_root(context.recipe)
     free, needed = shutil.disk_usage(scratch).free, survey.pictured * survey.most_images * survey.image_bytes
     asked = "the questions" if survey.whole else survey.extent
-    summary = f"at most {_gb(needed)} for images of {asked}, which lie in a store; {_gb(free)} free at {scratch}"
+    summary = f"at most {byte_size(needed)} for images of {asked}, which lie in a store; "
+    summary += f"{byte_size(free)} free at {scratch}"
     if needed > free:
         yield warning("engine.scratch", summary, "set engine.scratch to a folder on a larger disk")
     else:
@@ -186,10 +188,6 @@ def _model_bytes(context: CheckContext) -> float | None:
     students = sum(row.bytes for table in tables for row in table)
     trained = max(sum(row.trainable for row in table) for table in tables)
     return students + _KEPT_CHECKPOINTS * _CHECKPOINT_BYTES * trained
-
-
-def _gb(size: float) -> str:
-    return f"{size / 1e9:,.1f} GB" if size >= 5e7 else f"{size / 1e6:,.0f} MB"
 
 
 def check_cost(context: CheckContext) -> Iterator[CheckResult]:

@@ -93,17 +93,17 @@ def plan(
     if gain and (gpu is not None or engine or diff is not None or price is not None):
         raise RecipeError("--gain prints the expected gain alone; leave out --gpu, --price, --diff and --engine")
     if diff is not None:
-        if json_:
-            raise RecipeError("--json and --diff: a comparison is printed as text only")
         if gpu is not None or engine or samples or agents or price is not None:
             raise RecipeError(
                 "--diff compares two recipes alone; leave out --gpu, --price, --engine, --samples and --agents"
             )
-        from distill.planning.redo_text import redo_text
+        from distill.planning.redo_text import redo_fields, redo_text
 
-        before, folder = open_other(diff, run)
-        now, _ = open_recipe(recipe or str(before.path), folder, overrides)
-        show(redo_text(before, now, folder, overrides or ()))
+        with result_alone():
+            before, folder = open_other(diff, run)
+            now, _ = open_recipe(recipe or str(before.path), folder, overrides)
+            compared = (redo_fields if json_ else redo_text)(before, now, folder, overrides or ())
+        (show_json if json_ else show)(compared)
         return
     from distill.planning.plan import training_plan
 

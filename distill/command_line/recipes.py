@@ -24,9 +24,11 @@ def recipes(context: typer.Context) -> None:
 def list_recipes() -> None:
     """List the shipped recipes; `distill recipes` alone does it, too."""
     from distill.recipe.loading import shipped
+    from distill.reports.text_table import table
 
     purposes = {name: path.read_text(encoding="utf-8").splitlines()[0] for name, path in shipped().items()}
-    show("\n".join(f"{name:<24} {purpose.lstrip('# ')}" for name, purpose in purposes.items()))
+    rows = [(name, purpose.lstrip("# ")) for name, purpose in purposes.items()]
+    show(table(("recipe", "what it is"), rows, left=True))
 
 
 @app.command("copy")

@@ -28,7 +28,8 @@ def status(
         typer.Argument(parser=run_place, metavar="RUN|ADDRESS", help="A run directory, or a run in an object store."),
     ],
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show the state again every 5 seconds, until Ctrl-C.")
+        bool,
+        typer.Option("--watch", help="Show the state again every 5 seconds, until all that was begun is finished."),
     ] = False,
     json_: JsonOption = False,
     recipe: StoreOption = None,
@@ -49,8 +50,12 @@ def status(
     from distill.commands.store_runs import any_status
 
     while True:
-        (show_json if json_ else show)(any_status(run, recipe, as_json=json_, metrics=metrics))
+        state, is_over = any_status(run, recipe, as_json=json_, metrics=metrics)
+        (show_json if json_ else show)(state)
         if not watch:
+            return
+        if is_over:
+            say("all stages that were begun are finished, and no command is at work: nothing more to watch")
             return
         time.sleep(_WATCH_S)
 

@@ -291,11 +291,14 @@ def ablate(
         ),
     ] = False,
     fresh: FreshOption = False,
+    json_: JsonOption = False,
     overrides: SetOption = None,
 ) -> None:
     """Train and compare variants of the recipe with one change each."""
+    from distill.ablation.power import statement_text
     from distill.ablation.runner import AskedArms
     from distill.commands.stages import ablate_recipe, plan_ablation, report_ablation
+    from distill.commands.status import ablation_fields
 
     if report + fresh + plan > 1:
         raise RecipeError(
@@ -303,11 +306,19 @@ def ablate(
         )
     if arm and study:
         raise RecipeError("--arm and --study both choose arms; give one of them")
-    chosen = open_recipe(recipe, run, overrides)
+    opened, folder = open_recipe(recipe, run, overrides)
     asked = AskedArms(arms=arm or (), study=study, seeds=seed or ())
-    if plan:
-        show_result(lambda: plan_ablation(*chosen, asked))
-    elif report:
-        show_result(lambda: report_ablation(*chosen, asked))
+    with result_alone():
+        if plan:
+            fields = plan_ablation(opened, folder, asked)
+            text = statement_text(fields)
+        else:
+            if report:
+                text = report_ablation(opened, folder, asked)
+            else:
+                text = ablate_recipe(opened, folder, asked, jobs=jobs, fresh=fresh)
+            fields = ablation_fields(folder)
+    if json_:
+        show_json(fields)
     else:
-        show_result(lambda: ablate_recipe(*chosen, asked, jobs=jobs, fresh=fresh))
+        show(text)

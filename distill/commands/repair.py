@@ -18,6 +18,7 @@ from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.damaged_runs import Fault, Seen, faults, line_check
 from distill.errors import StorageError
 from distill.local_paths import as_argument
+from distill.reports.text_table import byte_size
 
 
 def repair_run(run: Path, *, apply: bool = False) -> str:
@@ -29,7 +30,7 @@ def repair_run(run: Path, *, apply: bool = False) -> str:
         if not found:
             return (
                 f"{run}: nothing is damaged: {seen.lines:,} lines and {seen.files:,} files of finished stages "
-                f"({_size(seen.bytes)}) are as they were written"
+                f"({byte_size(seen.bytes)}) are as they were written"
             )
         if apply:
             _set_aside(found)
@@ -55,10 +56,6 @@ def _held_to_read(run: Path) -> Iterator[None]:
                 file = held.enter_context((run / LOCK).open("rb"))
                 lock_file(file, run, holder=run_holder(run))
         yield
-
-
-def _size(size: int) -> str:
-    return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.3g} MB"
 
 
 def _set_aside(found: list[Fault]) -> None:

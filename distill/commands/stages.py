@@ -254,13 +254,13 @@ def _ablation(folder: Path, asked: "AskedArms", compared: str = "") -> str:
     return _blocks(status.ablation(folder, asked.study), compared) + f"\nreport:  {folder / REPORT}"
 
 
-def plan_ablation(recipe: Recipe, run: Path, asked: "AskedArms") -> str:
+def plan_ablation(recipe: Recipe, run: Path, asked: "AskedArms") -> dict[str, Any]:
     """What the arms will be able to find, and what they cost."""
-    from distill.ablation.power import state_power, statement_text
+    from distill.ablation.power import state_power
     from distill.ablation.runner import chosen
 
     names, _ = chosen(recipe, asked)
-    return statement_text(state_power(recipe, run / ABLATE, names, asked.seeds_of(recipe)))
+    return state_power(recipe, run / ABLATE, names, asked.seeds_of(recipe))
 
 
 @contextmanager

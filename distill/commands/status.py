@@ -13,12 +13,12 @@ import orjson
 from distill import run_log
 from distill.artifacts.damaged_lines import count_damaged
 from distill.artifacts.integrity import changed, require_run
-from distill.artifacts.layout import EVAL_METRICS, HEALTH, PARTS, PROGRESS, REPORT, RESULTS
+from distill.artifacts.layout import ABLATE, EVAL_METRICS, HEALTH, PARTS, PROGRESS, REPORT, RESULTS
 from distill.artifacts.manifest import STAGES, Manifest
 from distill.local_paths import as_argument
 from distill.planning.outdated import outdated_text
 from distill.reports.findings import FEWEST, as_text, read_findings
-from distill.reports.text_table import counted, difference, interval, percent, table
+from distill.reports.text_table import byte_size, counted, difference, interval, percent, table
 from distill.rounds.results import read_results, rounds_text
 from distill.types import Outcome
 
@@ -56,6 +56,14 @@ def status_fields(run: Path) -> dict[str, Any]:
         "evaluation": evaluation_fields(run)["metrics"],
         "rounds": read_results(run),
     }
+
+
+def is_over(run: Path) -> bool:
+    """Whether all stages that were begun are finished, and no command works on the run."""
+    states = {_state(run / stage, stage)["state"] for stage in STAGES}
+    rounds = read_results(run)
+    waits = "unfinished" in states or (rounds is not None and not rounds["ended"])
+    return "finished" in states and not waits and not run_log.is_open(run)
 
 
 def _state(folder: Path, stage: str) -> dict[str, Any]:
@@ -240,9 +248,8 @@ def parts(run: Path) -> str:
     for folder, _ in _trained(run):
         if (folder / PARTS).is_file():
             for part in orjson.loads((folder / PARTS).read_bytes())["parts"]:
-                size = f"{part['bytes'] / 1e6:,.1f} MB"
                 counts = (f"{part['parameters']:,}", f"{part['trainable']:,}")
-                rows.append((f"{folder.name} {part['part']}", *counts, part["dtype"], size))
+                rows.append((f"{folder.name} {part['part']}", *counts, part["dtype"], byte_size(part["bytes"])))
     return table(("part", "parameters", "trained", "dtype", "weights"), rows) if rows else ""
 
 
@@ -313,6 +320,13 @@ def _errors(arms: Mapping[str, Any]) -> list[str]:
     limits = "\n".join(f"{name}: {sentence}" for name, sentence in errors["limits"].items())
     blocks = [table(("not correct", *(cause.replace("_", " ") for cause in errors["columns"])), rows), limits]
     return [block for block in blocks if block]
+
+
+def ablation_fields(run: Path) -> dict[str, Any]:
+    """An ablation as plain values, for JSON: what ablate/results.json holds."""
+    folder = run / ABLATE
+    results = orjson.loads((folder / RESULTS).read_bytes())
+    return {"run": str(run), "report": str(folder / REPORT), "results": results}
 
 
 def ablation(folder: Path, study: str | None = None) -> str:

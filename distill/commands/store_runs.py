@@ -11,7 +11,7 @@ from distill import packages, redact
 from distill.artifacts.files import locked, write_text
 from distill.artifacts.manifest import Manifest
 from distill.commands.progress import duration, watch
-from distill.commands.status import FUNNEL, damage, funnel, run_status, status_fields
+from distill.commands.status import FUNNEL, damage, funnel, is_over, run_status, status_fields
 from distill.commands.store_metrics import metrics_text
 from distill.damaged_runs import damage_named
 from distill.errors import InputError, StaleError
@@ -151,8 +151,8 @@ def _follow(verb: str, store: ObjectStore, on_progress: ProgressCallback) -> Non
 
 def any_status(
     run: Path | str, recipe: str | None, *, as_json: bool, metrics: Path | None = None
-) -> str | dict[str, Any]:
-    """The state of a run in a folder or a store, as text, or as plain values for JSON.
+) -> tuple[str | dict[str, Any], bool]:
+    """The state of a run in a folder or a store, as text, or as plain values for JSON; whether all of it is over.
 
     That of a run in a store is also written to the file `metrics`, for a monitoring system.
     """
@@ -161,17 +161,19 @@ def any_status(
     if metrics is not None:
         raise InputError(f"--open-metrics {metrics}: {run} is a folder; give the address of a run in a store")
     with damage_named(run):
-        return status_fields(run) if as_json else run_status(run)
+        return (status_fields(run) if as_json else run_status(run)), is_over(run)
 
 
-def _store_status(address: str, recipe: str | None, *, as_json: bool, metrics: Path | None) -> str | dict[str, Any]:
+def _store_status(
+    address: str, recipe: str | None, *, as_json: bool, metrics: Path | None
+) -> tuple[str | dict[str, Any], bool]:
     options = load(recipe).store.client_options() if recipe else None
     store = open_store(address, config=options, read_only=True)
     state = read_run_state(store)
     if metrics is not None:
         write_text(metrics, metrics_text(state, store.address))
     if as_json:
-        return state.as_fields()
+        return state.as_fields(), state.is_over
     eta = f", at most {duration(state.eta_s)} left" if state.eta_s and state.done < state.units else ""
     lines = [
         f"units: {state.done:,} of {state.units:,} committed, {state.claimed:,} at work, {state.waiting:,} waiting",
@@ -198,7 +200,7 @@ def _store_status(address: str, recipe: str | None, *, as_json: bool, metrics: P
         f"failed {duration(each['silent_s'])} ago: {each['host']} {each['pid']}: {each['error']}"
         for each in sorted(state.failures, key=lambda each: -float(each["silent_s"]))
     ]
-    return "\n".join(lines)
+    return "\n".join(lines), state.is_over
 
 
 def _work_of(agent: Mapping[str, Any]) -> str:

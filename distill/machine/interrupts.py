@@ -3,18 +3,23 @@
 A command that owns threads notes an interrupt before it waits for them. The note holds for a minute, so that a later
 command in the same process waits as usual.
 
-Also keeps which signal ended the process, for its exit code.
+Also keeps which signal ended the process, for its exit code, and sends a signal again that Python has dropped.
 """
 
+import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.machinery import ExtensionFileLoader
+from typing import Any
 
 NOTED_S = 60.0
 LAST_S = 10.0
 """So long after an interrupt the threads of a command may go on: a request to a store gets its answer."""
+_AGAIN_S = 0.2
 _changed = threading.Condition()
 _noted_until_s = 0.0
 _signal = int(signal.SIGINT)
@@ -24,6 +29,40 @@ def heard(number: int) -> None:
     """Keep a signal that ends this process."""
     global _signal
     _signal = number
+
+
+def heed_all() -> None:
+    """Lose no KeyboardInterrupt in a destructor, in a callback, or while a module in C is loaded.
+
+    Python only prints an error of a destructor or of a callback, such as those after each import, and goes on: the
+    signal is sent again. A module in C may turn it into an ImportError, and libraries go on without what they miss.
+    """
+    shown = sys.unraisablehook
+
+    def show_or_repeat(dropped: "sys.UnraisableHookArgs") -> None:
+        if not issubclass(dropped.exc_type, KeyboardInterrupt):
+            shown(dropped)
+            return
+        ended = threading.Event()
+        threading.Thread(target=_send_again, args=(ended,), daemon=True).start()
+        ended.set()
+
+    def _send_again(ended: threading.Event) -> None:
+        ended.wait()  # what is raised inside of the hook would be dropped, too
+        time.sleep(_AGAIN_S)
+        os.kill(os.getpid(), _signal)
+
+    sys.unraisablehook = show_or_repeat
+    for step in ("create_module", "exec_module"):
+        setattr(ExtensionFileLoader, step, _interruptible(getattr(ExtensionFileLoader, step)))
+
+
+def _interruptible(load: Callable[[ExtensionFileLoader, Any], Any]) -> Callable[[ExtensionFileLoader, Any], Any]:
+    def load_or_interrupt(loader: ExtensionFileLoader, module: Any) -> Any:
+        with unmasked():
+            return load(loader, module)
+
+    return load_or_interrupt
 
 
 def exit_code() -> int:
@@ -68,11 +107,14 @@ def noted() -> Iterator[None]:
 
 @contextmanager
 def unmasked() -> Iterator[None]:
-    """Raise the KeyboardInterrupt that ended a query of DuckDB: it says RuntimeError in its place."""
+    """Raise the KeyboardInterrupt in whose place a library raised an error of its own.
+
+    DuckDB does when it ends a query, and pybind11 when it loads a module.
+    """
     try:
         yield
-    except RuntimeError as error:
-        if str(error) != "Query interrupted":
+    except (RuntimeError, ImportError) as error:
+        if str(error) != "Query interrupted" and not isinstance(error.__cause__, KeyboardInterrupt):
             raise
         raise KeyboardInterrupt from None
 

@@ -29,6 +29,32 @@ _NEW_REPLIES = ("eval.arms", "eval.students", "eval.without_image")
 """Keys that only add replies, or leave some out."""
 
 
+def redo_fields(before: Recipe, now: Recipe, run: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """What `redo_text` says, as plain values for JSON."""
+    with damage_named(run):
+        redo = compare_recipes(before, now, run)
+    return {
+        "before": str(before.path),
+        "recipe": str(now.path),
+        "run": str(run),
+        "keys": [
+            {
+                "key": change.path,
+                "before": change.before,
+                "now": change.now,
+                "makes_stale": sorted(change.targets),
+                "moved": change.moved,
+            }
+            for change in redo.changes
+        ],
+        "stages": [
+            dict(zip(("stage", "state", "then", "how_much"), row, strict=True)) for row in _stages(redo, now, run)
+        ],
+        "warnings": _warned(before, now, run),
+        "commands": list(_commands(redo, now, run, overrides)),
+    }
+
+
 def redo_text(before: Recipe, now: Recipe, run: Path, overrides: Sequence[str] = ()) -> str:
     """The keys that differ, and what each stage of `run`, made with `before`, does again when `now` replaces it.
 
@@ -37,18 +63,23 @@ def redo_text(before: Recipe, now: Recipe, run: Path, overrides: Sequence[str] =
     with damage_named(run):
         redo = compare_recipes(before, now, run)
     head = f"from {before.path}\nto   {now.path}\nrun  {run}"
-    warned = (outdated_text(run, before), *other_versions(run), _changed_servers(now, run), *read_again(now, run))
-    earlier = "\n".join(filter(None, warned))
+    earlier = "\n".join(_warned(before, now, run))
     if not redo.changes and not are_images_elsewhere(now, run):
         return f"{head}\n\nno key differs" + (
             f"\n\n{earlier}" if earlier else "; every finished stage stays as it is"
         )
     rows = [(change.path, _short(change.before), _short(change.now), _effect(change)) for change in redo.changes]
-    keys = _left(("key", "from", "to", "makes stale"), rows) if rows else "no key differs"
-    stages = _left(("stage", "now", "then", "how much"), list(_stages(redo, now, run)))
+    keys = table(("key", "from", "to", "makes stale"), rows, left=True) if rows else "no key differs"
+    stages = table(("stage", "now", "then", "how much"), _stages(redo, now, run), left=True)
     commands = "\n".join(f"  {command}" for command in _commands(redo, now, run, overrides))
     done = f"commands for this; finished work is not repeated:\n{commands}" if commands else ""
     return "\n\n".join(block for block in (head, keys, stages, earlier, done) if block)
+
+
+def _warned(before: Recipe, now: Recipe, run: Path) -> list[str]:
+    """What else makes work again, or stops a stage: one text or several lines each."""
+    warned = (outdated_text(run, before), *other_versions(run), _changed_servers(now, run), *read_again(now, run))
+    return [text for text in warned if text]
 
 
 def _changed_servers(recipe: Recipe, run: Path) -> str:
@@ -63,13 +94,6 @@ def _changed_servers(recipe: Recipe, run: Path) -> str:
                 f"until {folder} is moved away to ask the teacher again"
             )
     return "\n".join(lines)
-
-
-def _left(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose columns all start at the left."""
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    padded = [tuple(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *rows)]
-    return table(padded[0], padded[1:])
 
 
 def _short(value: Any) -> str:

@@ -22,7 +22,7 @@ from distill.planning.image_packing import StoredImages
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.teachers import Teacher
-from distill.reports.text_table import table, time_span
+from distill.reports.text_table import byte_size, table, time_span
 from distill.trace_records.token_counts import output_tokens
 from distill.trace_records.trace_lines import trace_fault
 from distill.types import Outcome
@@ -360,7 +360,7 @@ def scale_text(plan: ScalePlan, recipe: Recipe) -> str:
         ("traces", f"{bound}{plan.traces:,.0f}"),
         ("output tokens", _known(plan.output_tokens, lambda value: f"{bound}{value:,.0f}")),
         ("objects in the store", f"about {plan.objects:,}"),
-        ("bytes in the store", _known(plan.store_bytes, lambda value: f"{value / 1e9:,.3g} GB")),
+        ("bytes in the store", _known(plan.store_bytes, byte_size)),
         ("a unit takes an agent", _known(plan.unit_s, lambda value: f"{value:,.0f} s")),
         ("generate", _known(plan.generate_hours, lambda hours: time_span(3600 * hours))),
         ("filter", _filter_text(plan)),

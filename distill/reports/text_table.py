@@ -1,15 +1,61 @@
 """Tables as plain text."""
 
+import os
+import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from itertools import zip_longest
 from typing import Any
 
+_LEAST_WIDTH = 16
+"""No column is made narrower than this."""
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Plain aligned columns: the first one to the left, the others to the right."""
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]], *, left: bool = False) -> str:
+    """Plain aligned columns: the first one to the left, the others to the right, or all to the `left`.
+
+    What is wider than the terminal gets a narrower widest column, or becomes a list with a line for each cell.
+    """
     lines = [tuple(str(cell) for cell in row) for row in (head, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in lines]
-    return "\n".join(line.rstrip() for line in [text[0], "  ".join("-" * width for width in widths), *text[1:]])
+    widest, room = widths.index(max(widths)), _terminal_width()
+    excess = max(0, sum(widths) + 2 * (len(widths) - 1) - room) if room else 0
+    words = [len(word) for line in lines for word in line[widest].split()]
+    if room and excess and widths[widest] - excess < max(_LEAST_WIDTH, *words):
+        return "\n".join(_listed(lines[0], line, room) for line in lines[1:])
+    widths[widest] -= excess
+    to_left = {0, *([widest] if excess else []), *(range(len(head)) if left else [])}
+    aligned = [str.ljust if column in to_left else str.rjust for column in range(len(head))]
+
+    def text(line: Sequence[str]) -> str:
+        cells = [
+            textwrap.wrap(cell, width, break_on_hyphens=False) if len(cell) > width else [cell]
+            for cell, width in zip(line, widths, strict=True)
+        ]
+        parts = (zip(aligned, part, widths, strict=True) for part in zip_longest(*cells, fillvalue=""))
+        return "\n".join("  ".join(align(cell, width) for align, cell, width in part).rstrip() for part in parts)
+
+    return "\n".join([text(lines[0]), "  ".join("-" * width for width in widths), *map(text, lines[1:])])
+
+
+def _listed(head: Sequence[str], row: Sequence[str], room: int) -> str:
+    """A row of a table as lines of their own, one for each cell that is not empty."""
+    named = [f"  {name}: {cell}" for name, cell in zip(head[1:], row[1:], strict=True) if cell]
+    lines = [f"{head[0]}: {row[0]}", *named]
+    fill = partial(textwrap.fill, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False)
+    return "\n".join(fill(line, room) for line in lines)
+
+
+def _terminal_width() -> int | None:
+    """The columns of the terminal that gets the result, or those of COLUMNS; None where there is no terminal."""
+    stated = os.environ.get("COLUMNS", "")
+    if stated.isdecimal():
+        return int(stated) or None
+    try:  # not sys.stdout, which is another stream while a command works
+        return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else -1).columns or None
+    except (OSError, ValueError):
+        return None
 
 
 def percent(share: float, *, signed: bool = False) -> str:
@@ -36,6 +82,11 @@ def short_number(value: float, *, between: str = " ") -> str:
         if value >= 0.9995 * size:
             return f"{value / size:,.3g}{between}{letter}"
     return f"{value:,.0f}"
+
+
+def byte_size(size: float) -> str:
+    """Bytes in MB, or in GB from a tenth of one."""
+    return f"{size / 1e9:,.1f} GB" if size >= 5e7 else f"{size / 1e6:,.3g} MB"
 
 
 def time_span(seconds: float) -> str:

@@ -53,6 +53,12 @@ class RunState:
         return self.units - self.done - self.claimed
 
     @property
+    def is_over(self) -> bool:
+        """Whether all that was begun is finished, and no agent works."""
+        filters = bool(self.measured or self.written[1]) and not self.filtered
+        return self.done == self.units and not filters and not any(agent["works"] for agent in self.agents)
+
+    @property
     def traces_per_s(self) -> float:
         """Traces a second of all working agents, since each began."""
         return self._per_s("traces")

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 import student_worlds
-from command_line import RECIPE
+from command_line import RECIPE, documented_keys
 from typer.testing import CliRunner
 
 from distill import cli
@@ -74,7 +74,6 @@ def test_version_short_help_and_completion_are_there() -> None:
     assert "_distill_completion" in runner.invoke(cli.app, ["--show-completion", "bash"], prog_name="distill").stdout
 
 
-CHECK_PAGE = Path(__file__).resolve().parents[2] / "docs" / "check.md"
 TALKING_METRIC = """
 from student.evaluation.user_metrics import UserMetric
 
@@ -90,7 +89,7 @@ own_short = UserMetric(name="own_short", label="short", kind="share", value=shor
 """
 
 
-@pytest.mark.parametrize("verb", ["status", "plan", "eval", "check"])
+@pytest.mark.parametrize("verb", ["status", "plan", "plan --diff", "eval", "check"])
 def test_json_prints_one_object_and_nothing_else(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     student_worlds.parts(tmp_path)
     student_worlds.data(tmp_path, questions=8)
@@ -102,11 +101,12 @@ def test_json_prints_one_object_and_nothing_else(verb: str, tmp_path: Path, monk
     if verb == "eval":
         train(recipe, run)
     place = [str(run)] if verb == "status" else [str(recipe.path), "--run", str(run)]
-    done = CliRunner().invoke(cli.app, [verb, *place, "--json"])
+    if verb == "plan --diff":
+        place = [str(run), "--set", "stages.one.max_steps=3"]
+    done = CliRunner().invoke(cli.app, [*verb.split(), *place, "--json"])
     assert done.exit_code == (2 if verb == "check" else 0), done.output
     found = orjson.loads(done.stdout)
-    documented = next(line for line in CHECK_PAGE.read_text().splitlines() if line.startswith(f"| `{verb}` |"))
-    assert set(found) <= set(re.findall(r"`(\w+)`", documented))
+    assert set(found) <= documented_keys(verb)
     if verb == "status":
         assert [stage["state"] for stage in found["stages"]] == [
             "not started",
@@ -120,6 +120,11 @@ def test_json_prints_one_object_and_nothing_else(verb: str, tmp_path: Path, monk
         assert stage["rows"] == 8 and stage["memory_bytes"] > stage["memory_bytes_checkpointed"] > 0
         assert found["student"]["parameters"] == sum(found["student"]["parts"].values())
         assert {card["stages"][0]["fits"] for card in found["cards"]} == {True}
+    elif verb == "plan --diff":
+        (key,) = found["keys"]
+        assert (key["key"], key["before"], key["now"]) == ("stages.one.max_steps", 1, 3)
+        assert key["makes_stale"] == ["train:one"] and {*key} <= documented_keys(verb)
+        assert {row["stage"]: row["then"] for row in found["stages"]}["train one"] == "runs"
     elif verb == "eval":
         assert found["metrics"] == orjson.loads((run / "eval" / "metrics.json").read_bytes())
         assert Path(found["report"]).is_file()
@@ -134,6 +139,8 @@ def test_json_of_a_command_that_fails_is_nothing_but_a_message_on_stderr(tmp_pat
         ["plan", "gone.toml"],
         ["eval", "gone.toml"],
         ["check", "gone.toml"],
+        ["ablate", "gone.toml"],
+        ["plan", "--diff", "gone.toml"],
     ):
         done = CliRunner().invoke(cli.app, [*arguments, "--json"])
         assert done.exit_code == 2 and not done.stdout and done.stderr.startswith("distill: ")

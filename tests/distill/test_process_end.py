@@ -36,6 +36,40 @@ def test_an_interrupted_command_ends_without_taking_modules_apart_and_with_its_o
     assert done.stderr == "distill: interrupted\n"
 
 
+def test_a_signal_that_comes_inside_of_a_destructor_is_not_lost(tmp_path: Path) -> None:
+    """As inside of the callbacks that follow each import."""
+    script = (
+        "import os, signal, sys, time\n"
+        "class Held:\n    def __del__(self): os.kill(os.getpid(), signal.SIGINT); time.sleep(0.1)\n"
+        "def load(*_, **__):\n"
+        "    Held()\n"
+        "    time.sleep(20)\n"
+        "    os.write(1, b'lost')\n"
+        "sys.argv = ['distill', 'check', 'tiny']\n"
+        "import distill.recipe.loading; distill.recipe.loading.load = load\n"
+        "from distill.__main__ import main; main()"
+    )
+    (tmp_path / "program.py").write_text(script)
+    command = [sys.executable, "-m", "program"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "distill: interrupted\n")
+
+
+def test_a_signal_that_a_module_in_c_turns_into_an_import_error_is_not_lost() -> None:
+    script = (
+        "import _imp\n"
+        "from distill.machine import interrupts\n"
+        "def create_dynamic(*_): raise ImportError('initialization failed') from KeyboardInterrupt()\n"
+        "interrupts.heed_all()\n"
+        "_imp.create_dynamic = create_dynamic\n"
+        "try:\n    import duckdb\n"
+        "except ImportError:\n    print('lost')\n"
+        "except KeyboardInterrupt:\n    print('heard')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout == "heard\n", done.stderr
+
+
 def checked(load: str) -> tuple[int, str]:
     """Exit code and stderr of `distill check` whose reading of the recipe is this body of a function."""
     script = (

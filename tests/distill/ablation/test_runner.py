@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 import pyarrow.parquet as pq
 import pytest
+from command_line import documented_keys
 from run_fixtures import short_report
 from typer.testing import CliRunner
 
@@ -169,6 +170,11 @@ def test_the_results_keep_what_was_stated_before_the_runs(here: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert "arms measured before" in shown.output  # now with figures of these runs
     assert results(here)["power"] == [stated]
+    for option, about in (("--plan", "ablate --plan"), ("--report", "ablate")):
+        shown = CliRunner().invoke(app, [*command, option, "--json"])
+        assert shown.exit_code == 0, shown.output
+        assert {*orjson.loads(shown.stdout)} <= documented_keys(about)
+    assert orjson.loads(shown.stdout)["results"] == results(here)
     assert CliRunner().invoke(app, [*command, "--plan", "--report"]).exit_code != 0
     twice, once = (CliRunner().invoke(app, [*command, "--plan", *["--seed", "3"] * count]) for count in (2, 1))
     assert once.exit_code == 0 and twice.output == once.output  # a seed that is named twice is trained once

@@ -232,7 +232,7 @@ def test_questions_that_a_limit_left_out_need_room_for_their_traces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path, {"questions": questions(200)}, student=STUDENT, stages=[REASON])
-    monkeypatch.setattr(machine, "_gb", lambda size: f"{size:.0f} bytes")
+    monkeypatch.setattr(machine, "byte_size", lambda size: f"{size:.0f} bytes")
 
     def room() -> int:
         (found,) = results(path, machine.check_disk, state="ok")

@@ -3,7 +3,7 @@
 import pytest
 
 from distill.checks.results import CheckReport, problem, warning
-from distill.reports.text_table import counted, short_number
+from distill.reports.text_table import counted, short_number, table
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,22 @@ def test_one_thing_has_its_singular() -> None:
     assert CheckReport(recipe="r", run="x", results=results, seconds=1.0).summary == (
         "r: 1 problem, 1 warning, 0 not checked, 0 ok (1.0 s)"
     )
+
+
+HEAD, ROWS = ("arm", "n", "what it is"), [("distilled", 36, "the reference"), ("random", 7, "as many tokens " * 8)]
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80])
+def test_no_line_of_a_table_is_wider_than_the_terminal_and_no_word_is_lost(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = table(HEAD, ROWS)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    narrow = table(HEAD, ROWS)
+    assert max(map(len, narrow.splitlines())) <= columns < max(map(len, wide.splitlines()))
+    words = [word for row in ROWS for cell in row for word in str(cell).split()]
+    assert [word for word in narrow.replace(":", " ").split() if word in words] == words
+    assert ("n: 36" in narrow) is (columns == 20), "only what no column can give way to becomes a list"
+    monkeypatch.setenv("COLUMNS", "24")
+    assert "a.rather.long.name.of.a.key\n" in table(("key", "now"), [("a.rather.long.name.of.a.key", 1)])
+    assert table(HEAD[:2], [("a", 1)]) == "arm  n\n---  -\na    1"

@@ -3,7 +3,10 @@
 import os
 import re
 import time
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import orjson
 import pytest
@@ -11,15 +14,17 @@ from store_in_memory import MemoryStore
 from typer.testing import CliRunner
 
 from distill import cli
-from distill.artifacts.manifest import canonical
+from distill.artifacts.manifest import Manifest, canonical
+from distill.command_line import results
 from distill.commands.progress import watch
 from distill.errors import StaleError
 from distill.object_store.interface import ObjectStore
 from distill.object_store.local_store import LocalStore
+from distill.run_log import recording
 from distill.types import Progress
 from distill.units.agent_record import AgentRecord, joined
 from distill.units.commits import Attempt, Unit, committed_units
-from distill.units.run_state import PLAN_KEY, read_run_state
+from distill.units.run_state import PLAN_KEY, RunState, read_run_state
 from distill.units.unit_queue import UnitQueue
 
 UNITS = [Unit(round=0, partition=f"{number:02x}") for number in range(4)]
@@ -160,6 +165,45 @@ def test_status_of_an_address_is_a_table_or_json_and_writes_nothing(tmp_path: Pa
         r"failed 2:00:\d\d ago: node-2 9: the teacher is gone\nfailed 1:00:\d\d ago: node-2 9: the disk is full",
         shown,
     )
+
+
+def test_watching_ends_when_all_that_was_begun_is_finished_and_nobody_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, waits = tmp_path, []
+    (run / "recipe.toml").write_text("")
+    (run / "generate").mkdir()
+    steps = [
+        lambda: Manifest(stage="generate", fingerprint="", fields={}).write(run / "generate"),
+        lambda: (run / "train").mkdir(),  # by the same command, which goes on
+        lambda: Manifest(stage="train", fingerprint="", fields={}).write(run / "train"),
+    ]
+    with ExitStack() as command:
+        command.enter_context(recording(run, "run"))
+
+        def work(seconds: float) -> None:
+            waits.append(seconds)
+            steps.pop(0)() if steps else command.close()
+
+        monkeypatch.setattr(results, "time", SimpleNamespace(sleep=work))
+        done = CliRunner().invoke(cli.app, ["status", str(run), "--watch"])
+    assert done.exit_code == 0 and len(waits) == 4
+    assert "nothing more to watch" in done.stderr and "nothing more" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("state", "over"),
+    [
+        ({"done": 4}, True),
+        ({"done": 3}, False),
+        ({"done": 4, "agents": ({"works": True},)}, False),
+        ({"done": 4, "measured": 1}, False),
+        ({"done": 4, "measured": 1, "filtered": {"kept": 1}}, True),
+    ],
+)
+def test_a_run_in_a_store_is_over_when_its_units_and_the_filter_are_done(state: dict[str, Any], over: bool) -> None:
+    common = {"partitions": 4, "units": 4, "claimed": 0, "traces": 1, "total_traces": 1, "agents": (), "failures": ()}
+    assert RunState(**(common | state)).is_over is over
 
 
 def test_status_of_a_run_in_a_folder_shows_the_stage_that_runs(tmp_path: Path) -> None:
