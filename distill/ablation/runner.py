@@ -20,7 +20,7 @@ from distill.ablation.power import keep_statement, seed_names
 from distill.ablation.results import ArmResult, outcome
 from distill.artifacts.files import atomic_path, locked, write_text
 from distill.artifacts.layout import ABLATE, ARMS, POWER, RECIPE, SHARED, model_folder
-from distill.artifacts.manifest import Manifest
+from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.errors import DataError, RecipeError, StaleError
 from distill.jobs import JobPool
 from distill.local_paths import run_command
@@ -178,13 +178,20 @@ def _reasons(by_seed: Mapping[int, str], seeds: int) -> str:
 
 
 def _set_aside(folder: Path) -> None:
-    """Move arms, what they share and the statement of power to `previous`, over older ones; links hold."""
+    """Move arms, what they share and the statement of power to `previous`, over older ones; links hold.
+
+    Arms of which none is finished, such as those of a command that was stopped after --fresh, replace none there.
+    """
     previous = folder / "previous"
+    is_finished = any((folder / ARMS).glob(f"*/seed-*/eval/{MANIFEST}"))
+    if not is_finished and (previous / ARMS).exists():
+        previous = folder / ".unfinished"
     shutil.rmtree(previous, ignore_errors=True)
     for name in (ARMS, SHARED, POWER):
         if (folder / name).exists():
             previous.mkdir(exist_ok=True)
             (folder / name).rename(previous / name)
+    shutil.rmtree(folder / ".unfinished", ignore_errors=True)
 
 
 def chosen(recipe: Recipe, asked: AskedArms) -> tuple[list[str], dict[str, str]]:

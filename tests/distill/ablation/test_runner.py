@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from distill.ablation import arm_job, arms, runner
 from distill.ablation import results as effects
 from distill.ablation.runner import AskedArms, Job, ablate, place, report_finished
+from distill.artifacts.files import write_text
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import RESULTS
 from distill.artifacts.manifest import Manifest
@@ -354,6 +355,16 @@ def test_fresh_sets_the_arms_aside(here: Path) -> None:
     ablate(load(here), run, AskedArms(arms=["untouched"], seeds=[0]), fresh=True)
     assert (run / "ablate" / "previous" / "arms" / "random" / "seed-1" / "train" / "reason" / "model").is_dir()
     assert not place(run, "random", 0).exists()
+
+
+def test_fresh_that_was_stopped_and_is_given_again_keeps_the_finished_arms(tmp_path: Path) -> None:
+    ablation = tmp_path / "ablate"
+    finished = ablation / "previous" / "arms" / "distilled" / "seed-0" / "eval" / "manifest.json"
+    write_text(finished, "{}")
+    for name in ("arms/distilled/seed-0/train/align/settings.json", "shared/train-a/manifest.json", "power.json"):
+        write_text(ablation / name, "{}")
+    runner._set_aside(ablation)
+    assert finished.is_file() and [path.name for path in ablation.iterdir()] == ["previous"]
 
 
 def test_a_report_of_nothing_says_what_to_do(tmp_path: Path) -> None:
