@@ -47,7 +47,7 @@ ROUND_KEYS = {
     "min_gain_points": "-50",
 }
 
-BASE_CHANGES = ("stages.reason.learning_rate=2e-3", "eval.max_new_tokens=5", "teachers.small.sampling.max_tokens=17")
+BASE_CHANGES = ("stages.reason.learning_rate=2e-3", "eval.max_new_tokens=5")
 
 
 # --- kills ------------------------------------------------------------------------------------------------------
