@@ -24,6 +24,7 @@ from distill.errors import DistillError, StorageError, first_line
 from distill.machine import gpu_memory, interrupts
 from distill.machine.child_process import interrupt
 from distill.redact import encodable
+from distill.reports import text_table
 from student.distributed import processes
 
 _code: list[int] = []
@@ -191,6 +192,7 @@ def _prepare_process() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         signal.signal(signal.SIGINT, signal.default_int_handler)
     hide_secrets()
+    text_table.fit_terminal()
     # Threads of torch that wait by spinning stand in each other's way on a busy machine: 83 s against 9 s for the
     # same traces on two cores with two other processes. Read when torch is loaded, so it is set here.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

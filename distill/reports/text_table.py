@@ -1,6 +1,6 @@
 """Tables as plain text."""
 
-import os
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,16 +10,25 @@ from typing import Any
 
 _LEAST_WIDTH = 16
 """No column is made narrower than this."""
+_room: int | None = None
+"""The columns of the terminal that gets the tables of this process; None: tables are as wide as they are."""
+
+
+def fit_terminal() -> None:
+    """Make the tables of this process no wider than its terminal, if stdout is one; files and pipes get wide ones."""
+    global _room
+    _room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], *, left: bool = False) -> str:
     """Plain aligned columns: the first one to the left, the others to the right, or all to the `left`.
 
-    What is wider than the terminal gets a narrower widest column, or becomes a list with a line for each cell.
+    What is wider than the terminal (`fit_terminal`) gets a narrower widest column, or becomes a list with a line for
+    each cell.
     """
     lines = [tuple(str(cell) for cell in row) for row in (head, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    widest, room = widths.index(max(widths)), _terminal_width()
+    widest, room = widths.index(max(widths)), _room
     excess = max(0, sum(widths) + 2 * (len(widths) - 1) - room) if room else 0
     words = [len(word) for line in lines for word in line[widest].split()]
     if room and excess and widths[widest] - excess < max(_LEAST_WIDTH, *words):
@@ -45,17 +54,6 @@ def _listed(head: Sequence[str], row: Sequence[str], room: int) -> str:
     lines = [f"{head[0]}: {row[0]}", *named]
     fill = partial(textwrap.fill, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False)
     return "\n".join(fill(line, room) for line in lines)
-
-
-def _terminal_width() -> int | None:
-    """The columns of the terminal that gets the result, or those of COLUMNS; None where there is no terminal."""
-    stated = os.environ.get("COLUMNS", "")
-    if stated.isdecimal():
-        return int(stated) or None
-    try:  # not sys.stdout, which is another stream while a command works
-        return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else -1).columns or None
-    except (OSError, ValueError):
-        return None
 
 
 def percent(share: float, *, signed: bool = False) -> str:
