@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,47 +13,47 @@ import pytest
 from distill.cli import interrupted_text
 
 
+def checked(load: str, before: str = "") -> tuple[int, str, str]:
+    """Exit code and streams of `distill check` whose reading of the recipe is this body of a function.
+
+    A file holds the program, as it does that of a user: Python takes modules apart otherwise for a text.
+    """
+    script = (
+        f"import os, signal, sys, threading, time\n{before}"
+        f"def load(*_, **__):\n{load}"
+        "sys.argv = ['distill', 'check', 'tiny']\n"
+        "import distill.recipe.loading; distill.recipe.loading.load = load\n"
+        "from distill.__main__ import main; main()"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "program.py").write_text(script)
+        command = [sys.executable, "-m", "program"]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False, timeout=50)
+    return done.returncode, done.stdout, done.stderr
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_an_interrupted_command_ends_without_taking_modules_apart_and_with_its_own_code(
-    tmp_path: Path, number: int, code: int
+    number: int, code: int
 ) -> None:
     """As while torch is imported: it defines classes by `exec`, and takes seconds to be taken apart."""
-    script = (
-        "import atexit, os, signal, sys, threading, time\n"
-        "class Slow:\n    def __del__(self): os.write(1, b'taken apart')\n"
-        "held = Slow()\n"
-        "def load(*_, **__):\n"
+    ended = checked(
+        "    import atexit\n"
         "    atexit.register(print, 'exit function')\n"
         "    threading.Thread(target=lambda: (time.sleep(0.2), print('thread'))).start()\n"
-        f"    exec('os.kill(os.getpid(), {number}); time.sleep(9)')\n"
-        "sys.argv = ['distill', 'check', 'tiny']\n"
-        "import distill.recipe.loading; distill.recipe.loading.load = load\n"
-        "from distill.__main__ import main; main()"
+        f"    exec('os.kill(os.getpid(), {number}); time.sleep(9)')\n",
+        before="class Slow:\n    def __del__(self): os.write(1, b'taken apart')\nheld = Slow()\n",
     )
-    (tmp_path / "program.py").write_text(script)
-    command = [sys.executable, "-m", "program"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert (done.returncode, done.stdout) == (code, "thread\nexit function\n")
-    assert done.stderr == "distill: interrupted\n"
+    assert ended == (code, "thread\nexit function\n", "distill: interrupted\n")
 
 
-def test_a_signal_that_comes_inside_of_a_destructor_is_not_lost(tmp_path: Path) -> None:
+def test_a_signal_that_comes_inside_of_a_destructor_is_not_lost() -> None:
     """As inside of the callbacks that follow each import."""
-    script = (
-        "import os, signal, sys, time\n"
-        "class Held:\n    def __del__(self): os.kill(os.getpid(), signal.SIGINT); time.sleep(0.1)\n"
-        "def load(*_, **__):\n"
-        "    Held()\n"
-        "    time.sleep(20)\n"
-        "    os.write(1, b'lost')\n"
-        "sys.argv = ['distill', 'check', 'tiny']\n"
-        "import distill.recipe.loading; distill.recipe.loading.load = load\n"
-        "from distill.__main__ import main; main()"
+    ended = checked(
+        "    Held()\n    time.sleep(20)\n    os.write(1, b'lost')\n",
+        before="class Held:\n    def __del__(self): os.kill(os.getpid(), signal.SIGINT); time.sleep(0.1)\n",
     )
-    (tmp_path / "program.py").write_text(script)
-    command = [sys.executable, "-m", "program"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "distill: interrupted\n")
+    assert ended == (130, "", "distill: interrupted\n")
 
 
 def test_a_signal_that_a_module_in_c_turns_into_an_import_error_is_not_lost() -> None:
@@ -70,19 +71,6 @@ def test_a_signal_that_a_module_in_c_turns_into_an_import_error_is_not_lost() ->
     assert done.stdout == "heard\n", done.stderr
 
 
-def checked(load: str) -> tuple[int, str]:
-    """Exit code and stderr of `distill check` whose reading of the recipe is this body of a function."""
-    script = (
-        "import os, signal, sys, threading, time\n"
-        f"def load(*_, **__):\n{load}"
-        "sys.argv = ['distill', 'check', 'tiny']\n"
-        "import distill.recipe.loading; distill.recipe.loading.load = load\n"
-        "from distill.__main__ import main; main()"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=50)
-    return done.returncode, done.stderr
-
-
 def test_an_interrupted_command_names_the_command_that_goes_on() -> None:
     assert interrupted_text(["distill", "train", "mine.toml"]).endswith("run the same command again to resume")
     assert "again, without --fresh, to" in interrupted_text(["distill", "train", "mine.toml", "--fresh"])
@@ -94,7 +82,7 @@ def test_a_second_signal_does_not_wait_for_threads() -> None:
         "    threading.Thread(target=again).start()\n"
         "    raise KeyboardInterrupt\n"
     )
-    assert ended == (130, "distill: interrupted\n")
+    assert ended == (130, "", "distill: interrupted\n")
 
 
 def test_an_interrupted_command_waits_for_no_thread_that_does_not_end() -> None:
@@ -105,7 +93,7 @@ def test_an_interrupted_command_waits_for_no_thread_that_does_not_end() -> None:
         "    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
         "    list(thread_map.thread_map(time.sleep, [100]))\n"
     )
-    assert ended == (130, "distill: interrupted\n")
+    assert ended == (130, "", "distill: interrupted\n")
 
 
 def test_the_list_of_recipes_needs_no_reader_to_its_end() -> None:
@@ -122,16 +110,9 @@ def test_the_list_of_recipes_needs_no_reader_to_its_end() -> None:
     ],
 )
 def test_a_limit_of_memory_or_threads_is_one_message(error: str) -> None:
-    script = (
-        "import sys\ndef load(*_, **__):\n"
-        f"    raise {error}\n"
-        "sys.argv = ['distill', 'check', 'tiny']\n"
-        "import distill.recipe.loading; distill.recipe.loading.load = load\n"
-        "from distill.__main__ import main; main()"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert re.fullmatch(r"distill: the system gives no more memory or threads \(.+\); .*ulimit -v.*\n", done.stderr)
+    code, _, stderr = checked(f"    raise {error}\n")
+    assert code == 1
+    assert re.fullmatch(r"distill: the system gives no more memory or threads \(.+\); .*ulimit -v.*\n", stderr)
 
 
 def test_a_signal_before_the_command_is_read_has_its_own_code() -> None:
