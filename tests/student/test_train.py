@@ -134,7 +134,7 @@ def test_manifests_state_rows_steps_and_tokens(trained: Path):
 
 def test_the_table_of_parts_says_what_was_trained_and_in_which_dtype(trained: Path):
     lines = [line.split() for line in parts(trained / "run").splitlines()]
-    assert ["align", "projector", "2,048", "2,048", "float32", "0.0", "MB"] in lines
+    assert ["align", "projector", "2,048", "2,048", "float32", "0.00819", "MB"] in lines
     tower = next(line for line in lines if line[:2] == ["reason", "tower"])
     assert tower[3] == "0"
     assert [line[1] for line in lines if line[0] == "reason"] == ["tower", "projector", "language", "adapters"]
