@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from student.models.flops import Cost
 
 SAMPLED_ROWS = 512
+_REPLAYED_ROWS = 64
+"""Of each replayed source: their mean length is weighted by their share, which is small."""
 _SAMPLED_IMAGES = 32
 _PROMPT_TOKENS = 256
 """Most tokens of a question with the marks of its turn, assumed where no row is there yet."""
@@ -101,7 +103,7 @@ def of_stage(recipe: Recipe, run: Path, stage: Stage, outline: Any, processor: A
         return _most(recipe, stage, total, outline, cost)
     # Replayed rows have a share of the tokens, however many they are, and a length of their own.
     alone = stage.model_copy(update={"replay": {}})
-    own = _sampled(recipe, run, alone, outline, processor)
+    own = _sampled(recipe, run, alone, outline, processor, rows=SAMPLED_ROWS)
     if not len(own.examples):
         reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(own.dropped.items()))
         raise DataError(
@@ -113,7 +115,7 @@ def of_stage(recipe: Recipe, run: Path, stage: Stage, outline: Any, processor: A
     for name, share in stage.replay.items():
         if sources.is_there(recipe, name):
             of_source = alone.model_copy(update={"data": name, "limit": None})
-            parts.append((share, _sampled(recipe, run, of_source, outline, processor)))
+            parts.append((share, _sampled(recipe, run, of_source, outline, processor, rows=_REPLAYED_ROWS)))
     max_pixels = stage_rows.max_pixels(recipe, stage)
     amounts = [(share, part.amounts(max_pixels, cost)) for share, part in parts if len(part.examples)]
     # The share is one of tokens: of long rows there are few.
@@ -152,13 +154,14 @@ class _Sampled:
         return _mean(lengths), _mean(squares), float(columns.responses.mean()), *patches
 
 
-def _sampled(recipe: Recipe, run: Path, stage: Stage, outline: Any, processor: Any) -> _Sampled:
+def _sampled(recipe: Recipe, run: Path, stage: Stage, outline: Any, processor: Any, *, rows: int) -> _Sampled:
+    """At most so many rows."""
     from student.data.encode import SHRINK, Encoder, RowLimits, encode
     from student.data.images import ImageStore
 
     dropped: Counter[str] = Counter()
     store = ImageStore(processor, outline.dtype, memory_bytes=1 << 28)
-    sample = list(islice(stage_rows.read(recipe, run, stage, dropped), SAMPLED_ROWS))
+    sample = list(islice(stage_rows.read(recipe, run, stage, dropped), rows))
     examples = encode(
         sample,
         Encoder.of(outline, processor),
