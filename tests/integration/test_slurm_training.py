@@ -1,6 +1,8 @@
 """`distill train --engine slurm --nodes N` submits a job whose machines train together."""
 
 import os
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import student_worlds
 from typer.testing import CliRunner
 
 from distill.cli import app
+from distill.errors import DistillError
 from distill.object_store.local_store import LocalStore
 from distill.placement.slurm_jobs import submit_training
 from distill.units.stored_stage import push_stage, stage_counts
@@ -62,6 +65,20 @@ def test_a_job_has_a_process_for_each_gpu_and_starts_over_once(
         assert ('[ "${SLURM_RESTART_COUNT:-0}" = 0 ] && echo --fresh' in text) == fresh
     with pytest.raises(Exception, match=r"engine\.slurm\.nodes"):
         submit_training(["a"], tmp_path, name="n", nodes=3, options={"nodes": "9"})
+
+
+def test_the_port_of_a_job_is_none_that_an_outgoing_connection_can_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path))
+        with pytest.raises(DistillError):
+            submit_training(["a"], tmp_path, name="n", nodes=2, options={})
+    (port,) = re.findall(r"\$\(\(.+?\)\)", (tmp_path / "train.sh").read_text())
+    command = f"for SLURM_JOB_ID in 4712 11999 12768 19999 39999 98765432; do echo {port}; done"
+    said = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout
+    ports = [int(line) for line in said.split()]
+    assert len(set(ports)) == 6 and min(ports) > 1024 and max(ports) < 32_768, ports
 
 
 @pytest.mark.parametrize(
