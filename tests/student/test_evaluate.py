@@ -77,16 +77,6 @@ def test_learned_replies_are_as_long_as_those_of_the_stages_own_rows(trained: Pa
     assert facts.learned_tokens is None
 
 
-def test_replayed_rows_change_nothing_in_the_length_of_learned_replies(trained: Path, tmp_path: Path):
-    """Replayed answers have two tokens, traces many more: a student of both writes replies as long as the traces."""
-    folder = Path(shutil.copytree(trained, tmp_path / "w"))
-    stages = (STAGES[0], STAGES[1].replace("batch_size", "replay = { questions = 0.5 }\nbatch_size"))
-    alone = Manifest.read(folder / "run" / "train" / "reason")
-    mixed = train(worlds.recipe(folder, *stages), folder / "run", stage="reason", fresh=True)
-    assert alone is not None and mixed.counts["replayed"] == 40
-    assert mixed.tokens["own_response"] == alone.tokens["own_response"] > 2 * mixed.tokens["response"]
-
-
 @pytest.fixture(scope="module")
 def evaluated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = Path(shutil.copytree(trained, tmp_path_factory.mktemp("evaluated") / "w"))

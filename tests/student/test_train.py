@@ -140,6 +140,16 @@ def test_the_table_of_parts_says_what_was_trained_and_in_which_dtype(trained: Pa
     assert [line[1] for line in lines if line[0] == "reason"] == ["tower", "projector", "language", "adapters"]
 
 
+def test_replayed_rows_change_nothing_in_the_length_of_learned_replies(trained: Path, tmp_path: Path):
+    """Replayed answers have two tokens, traces many more: a student of both writes replies as long as the traces."""
+    folder = Path(shutil.copytree(trained, tmp_path / "w"))
+    stages = (ALIGN, REASON.replace("batch_size", "replay = { questions = 0.5 }\nbatch_size"))
+    alone = Manifest.read(folder / "run" / "train" / "reason")
+    mixed = train(worlds.recipe(folder, *stages), folder / "run", stage="reason", fresh=True)
+    assert alone is not None and mixed.counts["replayed"] == 40
+    assert mixed.tokens["own_response"] == alone.tokens["own_response"] > 2 * mixed.tokens["response"]
+
+
 def test_what_a_kill_after_the_manifest_leaves_behind_is_removed(trained: Path):
     (trained / "run" / "train" / "align" / "checkpoints" / "checkpoint-3").mkdir(parents=True)
     train(load(trained / "recipe.toml"), trained / "run")
