@@ -11,7 +11,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import Any, Self
 
 from student.distributed import processes
@@ -24,6 +25,7 @@ _TIMES = 20
 """Limit of a step, as a multiple of the longest step before it."""
 _ANSWER_S = 5.0
 _KEY = "distill/step_watch"
+_REPORTED = "reported"
 
 
 class StepWatch:
@@ -83,24 +85,33 @@ class StepWatch:
             limit_s = self._limit_s()
             if self._at is None or self._paused or time.monotonic() - self._at < limit_s:
                 continue
-            answer: list[str] = []
+            known: list[str] = []
             # The store may be with the process that hangs.
-            asking = threading.Thread(target=self._ask, args=(answer,), daemon=True)
+            asking = threading.Thread(target=self._ask, args=(known,), daemon=True)
             asking.start()
             asking.join(_ANSWER_S)
-            if answer != [""]:
-                known = "".join(answer) or "the process that keeps the store does not answer"
+            if known != [_REPORTED]:
+                text = "".join(known) or "the process that keeps the store does not answer"
                 sys.stderr.write(
-                    f"distill: no training step has ended for {limit_s:.0f} s: {known}; a process hangs, and the "
+                    f"distill: no training step has ended for {limit_s:.0f} s: {text}; a process hangs, and the "
                     "others wait for it. All are ended; run the same command again to resume\n"
                 )
                 sys.stderr.flush()
+                if known:
+                    with suppress(RuntimeError):
+                        self._store.set(f"{_KEY}/{_REPORTED}", "")
             os._exit(1)
 
-    def _ask(self, answer: list[str]) -> None:
-        """How far every process is; nothing if another process has reported it already."""
-        if self._store.add(f"{_KEY}/said", 1) > 1:
-            answer.append("")
-            return
-        texts = [self._store.get(f"{_KEY}/{rank}").decode() for rank in range(processes.count())]
-        answer.append(", ".join(f"process {rank} is {text}" for rank, text in enumerate(texts)))
+    def _ask(self, known: list[str]) -> None:
+        """How far every process is, or that another process reports it or has ended."""
+        try:
+            if self._store.add(f"{_KEY}/reporters", 1) > 1:
+                known.append(_REPORTED)
+                # This process may keep the store that the reporter reads.
+                self._store.wait([f"{_KEY}/{_REPORTED}"], timedelta(seconds=_ANSWER_S))
+                return
+            texts = [self._store.get(f"{_KEY}/{rank}").decode() for rank in range(processes.count())]
+            known.append(", ".join(f"process {rank} is {text}" for rank, text in enumerate(texts)))
+        except RuntimeError:
+            # The process that keeps the store has ended: it reported, or the launcher reports that it died.
+            known[:] = [_REPORTED]

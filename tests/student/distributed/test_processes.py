@@ -307,6 +307,41 @@ def test_a_process_that_hangs_ends_the_run_with_a_message_that_names_it(world: P
     assert re.search("process 0 is (at the exchange|in the passes) of step 4", ended.stderr)
 
 
+WATCHES = """
+import sys, time
+from student.distributed import processes, step_watch
+step_watch.LIMIT_S = 0.3
+class Late:
+    def __init__(self, store):
+        self.store = store
+    def __getattr__(self, name):
+        return getattr(self.store, name)
+    def add(self, *key):
+        time.sleep(float(sys.argv[1]))
+        return self.store.add(*key)
+    def get(self, *key):
+        time.sleep(float(sys.argv[2]))
+        return self.store.get(*key)
+with processes.together(), step_watch.StepWatch() as watch:
+    if processes.rank() == 1:
+        watch._store = Late(watch._store)
+    watch.begin_step(1)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before_asking", "before_reading"),
+    # The other process keeps the store. It has ended when this one asks, or could end while this one still reads.
+    [(0.7, 0), (0, 0.7)],
+    ids=["asks late", "reads slowly"],
+)
+def test_processes_that_notice_a_hang_one_after_the_other_report_it_once(before_asking: float, before_reading: float):
+    ended = forked.run(WATCHES, before_asking, before_reading, ranks=2)
+    assert all(ended.codes) and ended.stderr.count("no training step has ended for") == 1, ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 @pytest.mark.parametrize("settings", [{"batch_size": 24}, {"batch_tokens": 3000}])
 def test_every_process_makes_as_many_passes_as_the_others_in_every_step(settings: dict[str, int]):
     """Layers that are spread over processes are put together by all of them at every pass."""
