@@ -9,6 +9,7 @@ import orjson
 
 from distill.live_text import Listener
 from distill.rationale import CLOSE, OPEN
+from teacher.engines.http.chat_protocol import REASONING_KEYS, message_text
 
 _LINE_BYTES = 1 << 17
 """A longer line is no piece: it is not kept until it ends."""
@@ -37,13 +38,15 @@ class HeardPieces:
                 event = orjson.loads(line.removeprefix(b"data:"))
                 self.model = str(event.get("model") or self.model)
                 delta = event["choices"][0]["delta"]
-                self._tell(delta.get("reasoning") or delta.get("reasoning_content"), thinking=True)
-                self._tell(delta.get("content"), thinking=False)
+                content, thoughts = message_text(delta.get("content"))
+                reasoning = next(filter(None, map(delta.get, REASONING_KEYS)), None)
+                self._tell("".join(message_text(reasoning)) + thoughts, thinking=True)
+                self._tell(content, thinking=False)
             except (ValueError, LookupError, TypeError, AttributeError):
                 continue
 
-    def _tell(self, text: object, *, thinking: bool) -> None:
-        if not isinstance(text, str) or not text:
+    def _tell(self, text: str, *, thinking: bool) -> None:
+        if not text:
             return
         if thinking != self._thinking:
             text = (f"{OPEN}\n" if thinking else f"\n{CLOSE}\n\n") + text

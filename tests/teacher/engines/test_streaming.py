@@ -8,7 +8,7 @@ import pytest
 import stub_answers
 
 from teacher.engines.http.chat_protocol import completion_from_body, parse_json
-from teacher.engines.http.heard_pieces import HeardPieces
+from teacher.engines.http.heard_pieces import FirstText, HeardPieces
 from teacher.engines.http.streaming import assemble_body, comes_in_pieces
 from teacher.engines.outage import Failure
 
@@ -140,3 +140,32 @@ def test_an_answer_that_does_not_come_in_pieces_is_not_kept_for_a_listener() -> 
     assert most < 10 * len(part)
     pieces.feed(b'\ndata: {"choices": [{"delta": {"content": "Blue"}}]}\n')
     assert heard == ["Blue"]
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        {"reasoning": "Two"},
+        {"reasoning_content": "Two"},
+        {"reasoning_details": [{"type": "reasoning.text", "text": "Two"}]},
+        {"reasoning": "Two", "reasoning_details": [{"type": "reasoning.text", "text": "Two"}]},
+        {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Two"}]}]},
+    ],
+    ids=["reasoning", "content", "details", "reasoning and details", "parts"],
+)
+def test_thoughts_are_heard_under_each_name_that_an_answer_may_give_them(thought: dict[str, object]):
+    heard: list[str] = []
+    begun: list[str] = []
+
+    class Listener:
+        def begin(self) -> None:
+            pass
+
+        def write(self, text: str) -> None:
+            heard.append(text)
+
+    pieces = [{"model": "m", "choices": [{"index": 0, "delta": delta}]} for delta in (thought, {"content": "Blue"})]
+    stream = b"".join(b"data: %s\n\n" % orjson.dumps(piece) for piece in pieces)
+    HeardPieces(Listener()).feed(stream)
+    FirstText(begun.append).feed(stream.splitlines(keepends=True)[0])
+    assert "".join(heard) == "<think>\nTwo\n</think>\n\nBlue" and begun == ["m"]
