@@ -148,7 +148,7 @@ class JournalSummary:
     records: int
     bytes: int
     tokens_per_s: float
-    """Output tokens in a second in which any request was under way; 0 when nothing can be said."""
+    """Output tokens in a second in which any request was under way; 0 without a measurement."""
 
 
 def summarize_journals(folder: Path) -> JournalSummary:

@@ -76,7 +76,7 @@ def place(run: Path, name: str, seed: int) -> Path:
 
 
 def seed_folders(arm_folder: Path) -> dict[int, Path]:
-    """The run directories of an arm by seed; copies beside them, such as seed-0.old, are none of the arm."""
+    """The run directories of an arm by seed; copies beside them, such as seed-0.old, do not belong to the arm."""
     folders = sorted(arm_folder.glob("seed-*"), key=by_number)
     return {int(text): path for path in folders if (text := path.name.removeprefix("seed-")).isdecimal()}
 
@@ -117,7 +117,7 @@ def run_job(
 def made_otherwise(recipe: Recipe, run: Path, job: Job) -> str:
     """Why a finished arm is not what the recipe says now, with the settings that differ; empty where it is.
 
-    Nothing is said of an arm whose data or weights are not there any more: its settings alone cannot be compared.
+    No message for an arm whose data or weights are not there any more: its settings alone cannot be compared.
     """
     from student.evaluate import evaluation_fields
     from student.train import stage_fields

@@ -63,7 +63,7 @@ def find_gpu(name: str) -> Gpu:
     """The card of a name, in any spelling: "a100-80gb", "rtx4090". RecipeError names the nearest one."""
     keys = {_key(candidate.name): candidate for candidate in GPUS}
     key = _key(name)
-    # The smaller of two sizes of a card, where a name says none: "A100".
+    # The smaller of two sizes of a card, where a name has no size: "A100".
     gpu = keys.get(key) or next(
         (candidate for name_key, candidate in keys.items() if name_key.startswith(key) and len(key) > 2), None
     )

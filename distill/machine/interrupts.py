@@ -107,9 +107,9 @@ def noted() -> Iterator[None]:
 
 @contextmanager
 def unmasked() -> Iterator[None]:
-    """Raise the KeyboardInterrupt in whose place a library raised an error of its own.
+    """Raise KeyboardInterrupt where a library replaced it by another error.
 
-    DuckDB does when it ends a query, and pybind11 when it loads a module.
+    DuckDB does so when it ends a query, and pybind11 when it loads a module.
     """
     try:
         yield

@@ -50,7 +50,7 @@ class StageTime:
 
 
 def stage_time(planned: StagePlan, gpu: Gpu, gpu_fit: GpuFit) -> StageTime | None:
-    """None where nothing can be said: no fit, no bf16, no known number of steps."""
+    """None where no time can be predicted: no fit, no bf16, no known number of steps."""
     if not gpu_fit.fits or not gpu.bf16 or planned.dtype != "bfloat16" or planned.schedule is None:
         return None
     settings = Settings(

@@ -66,7 +66,7 @@ def chosen(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 
 
 def is_explained(findings: Iterable[Finding]) -> bool:
-    """Whether a certain fault explains the result, so that what is only odd about it need not be said."""
+    """Whether a certain fault explains the result, so that findings that are only odd can be left out."""
     return any(finding.kind == "fault" and finding.certainty == "certain" for finding in findings)
 
 

@@ -28,7 +28,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def load(recipe: Recipe, taken: Mapping[str, pa.Schema]) -> dict[str, type[Extractor]]:
-    """The families of filter.signals that are none of the project's, each under its own name.
+    """The families of filter.signals that do not belong to the project, each under its own name.
 
     `taken` has the columns of the families that are there. Raises RecipeError for a family that cannot be used, or
     whose name or columns another one has.
@@ -92,7 +92,7 @@ def _wrong_columns(name: str, columns: pa.Schema) -> str:
     types = VALUE_TYPES.values()
     bad = [field.name for field in columns if field.type not in types]
     if bad:
-        return f"the columns {', '.join(bad)} are none of the kinds {', '.join(VALUE_TYPES)}"
+        return f"the columns {', '.join(bad)} have none of the kinds {', '.join(VALUE_TYPES)}"
     bad = [column for column in columns.names if not (column.startswith(f"{name}_") and _NAME.fullmatch(column))]
     if bad:
         return f"the columns {', '.join(bad)} must begin with {name}_ and consist of small letters, digits and _"

@@ -52,7 +52,7 @@ class Encoder:
         image_id: int | None = None,
         type_name: str | None = None,
     ) -> None:
-        """`image_id`: the token in whose places the model puts images; None: that by which conversations ask.
+        """`image_id`: the token that the model replaces by images; None: the one by which conversations ask.
 
         `type_name`: the input of token types, for models that take one.
         """

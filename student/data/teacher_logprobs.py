@@ -108,7 +108,7 @@ class TraceRow(NamedTuple):
     """What a row has of a trace."""
 
     trace: str
-    """Id of the trace; "" for a row that is none."""
+    """Id of the trace; "" for a row of another source."""
     response: np.ndarray
     """Its token ids as the student writes them, int32[tokens]."""
     teacher: str = ""

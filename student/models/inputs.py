@@ -17,7 +17,7 @@ def pad_id(processor: Any) -> int:
 
 
 def image_id(model: Any) -> int:
-    """The token in whose places the model puts an image; Gemma 3's processor asks for an image by another token."""
+    """The token that the model replaces by an image; Gemma 3's processor asks for an image by another token."""
     return int(model.config.image_token_id)
 
 

@@ -67,7 +67,7 @@ def read_facts(recipe: Recipe, stage: Stage, folder: Path, counts: Mapping[str, 
 
 
 def diagnose(facts: StageFacts) -> list[Finding]:
-    """Everything that is to be said: what settings make impossible, then what the loss shows."""
+    """All findings: what settings make impossible, then what the loss shows."""
     of_loss = _loss if facts.stage.preference is None else _preference
     learning = [*_stopped(facts)] or [*of_loss(facts)]
     faults = [

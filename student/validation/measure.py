@@ -121,7 +121,7 @@ def choose_held_out(names: Sequence[str], amount: int | float) -> list[int]:
 
 
 def split_held_out(examples: Examples, stage: Stage) -> tuple[Examples, Examples]:
-    """The rows to train on, and those that validation keeps out. Raises TooFewRows when either are none.
+    """The rows to train on, and those that validation keeps out. Raises TooFewRows when one of them is empty.
 
     Replayed rows are all trained on: the loss is about the stage's own data.
     """

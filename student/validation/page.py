@@ -36,11 +36,13 @@ class SamplesPage:
         metric: str,
         left_out: Mapping[str, int] | None = None,
     ) -> None:
-        """`metric`: what makes a measurement the best; `left_out`: by reason, the questions that could not be asked,
-        and in whose place others are."""
+        """`metric`: what makes a measurement the best; `left_out`: by reason, the questions that could not be asked
+        and were replaced by others."""
         self._title, self._metric = title, metric
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted((left_out or {}).items()))
-        self._left_out = [f"Questions that could not be asked, so that others are: {reasons}."] if reasons else []
+        self._left_out = (
+            [f"Questions that could not be asked and were replaced by others: {reasons}."] if reasons else []
+        )
         self._samples = {sample.id: sample for sample in samples}
         self._gallery = gallery
         self._max_pixels = max_pixels

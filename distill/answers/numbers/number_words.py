@@ -189,7 +189,7 @@ def numerals(text: str) -> Iterator[tuple[Decimal, int, int]]:
 
 @lru_cache(maxsize=4096)
 def numeral(run: str) -> Decimal | None:
-    """The value of a Chinese or Japanese numeral, also one with figures, by cn2an; None if it is none.
+    """The value of a Chinese or Japanese numeral, also one with figures, by cn2an; None for other text.
 
     cn2an needs the one before a hundred that Japanese leaves out.
     """

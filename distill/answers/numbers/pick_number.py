@@ -83,7 +83,7 @@ def pick_stated_number(text: str, numbers: Sequence[Quantity]) -> Quantity | Non
 
 
 def _is_of_another_thing(before: str) -> bool:
-    """Whether a number is said of a second thing, after one that has its own: Germany comes third, and Spain is."""
+    """Whether a number belongs to a second thing, after one that has its own: Germany comes third, and Spain is."""
     second = _SECOND_THING.search(before)
     if second is None or _RESULT_OR_IT.search(second["thing"]):
         return False

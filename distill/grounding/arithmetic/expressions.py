@@ -46,7 +46,7 @@ class _UnreadableError(Exception):
 
 
 def evaluate_expression(tokens: Sequence[str], numbers: Sequence[float], pi: float = math.pi) -> float | None:
-    """The value of an expression; None when it is none. Parentheses that are missing at the ends are added."""
+    """The value of an expression; None for other text. Parentheses that are missing at the ends are added."""
     tokens = [token for token in tokens if token != "u"]
     if tokens == [MARK]:
         return numbers[0]

@@ -204,7 +204,7 @@ def _grid_of_rows(rows: list[list[Any]], header: bool | None = None) -> _Grid | 
 
 
 def _is_header(rows: list[list[Any]]) -> bool:
-    """Whether the first row names the columns: it holds no numbers, or years over things that are none."""
+    """Whether the first row names the columns: it holds no numbers, or years over values that are not years."""
     headings = [cell for cell in rows[0][1:] if cell not in (None, "")] or rows[0][:1]
     if all(cell_value(cell) is None for cell in headings):
         return True

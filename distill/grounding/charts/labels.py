@@ -167,7 +167,7 @@ def _is_whole_word(text: str, lower: str, start: int, end: int, label: str) -> b
 
 @lru_cache(maxsize=1 << 10)
 def _strange_words(kind: frozenset[str], words: frozenset[str]) -> tuple[str, ...]:
-    """The words of a kind that are none of the table's, nor short for one or another spelling of it."""
+    """The words of a kind that are not in the table, nor a short form or another spelling of a word in it."""
     known_words = words | ({"gray", "grey"} if words & {"gray", "grey"} else set())
     if kind in (MONTHS, DAYS):
         starts = {word[:3] for word in words & kind}

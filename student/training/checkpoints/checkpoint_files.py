@@ -45,7 +45,7 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints below a folder, also incomplete ones; copies and archives made by hand are none."""
+    """The checkpoints below a folder, also incomplete ones; not copies and archives made by hand."""
     return [path for path in folder.glob(f"{PREFIX}*") if path.name.removeprefix(PREFIX).isdecimal()]
 
 

@@ -341,7 +341,7 @@ class BatchEngine(HttpEngine):
                 self._rows.failed(batch.name, Failure("server_error", detail))
 
     def _read_answers(self, lines: IO[bytes], answers: _BatchAnswers, latency_s: float) -> None:
-        """The answers in a batch's files; the first of each request counts, and a line that is none is no answer."""
+        """The answers in a batch's files; the first of each request counts, and other lines are ignored."""
         teacher = self._settings.teacher
         for line in lines:
             found = parse_json(line.removeprefix(BYTE_ORDER_MARK))

@@ -207,7 +207,7 @@ class ResponseReader:
         return {}
 
     def count(self, name: str, value: Any) -> int | None:
-        """A number of tokens; a whole number written as a float or in digits is one. None when it is none."""
+        """A number of tokens, also one that is written as a float or in digits. None for other values."""
         if value is None or (type(value) is int and 0 <= value <= MAX_TOKENS):
             return value
         number = value
@@ -230,7 +230,7 @@ class ResponseReader:
 
 
 def completion_from_body(body: Any, payload: bytes, latency_s: float, *, logprobs: bool) -> Completion:
-    """A server's answer, as far as its first choice. Raises Failure when it is none.
+    """The first choice of a server's answer. Raises Failure for another body.
 
     `payload` is for the message of an error.
 
@@ -344,7 +344,7 @@ def message_text(value: Any) -> tuple[str, str]:
 
 
 def parse_json(payload: bytes) -> Any:
-    """JSON text as a value; None when it is none. Half a surrogate pair, which is no character, becomes U+FFFD."""
+    """JSON text as a value; None for other text. Half a surrogate pair, which is no character, becomes U+FFFD."""
     try:
         return orjson.loads(payload)
     except orjson.JSONDecodeError:

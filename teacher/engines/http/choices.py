@@ -16,7 +16,7 @@ from teacher.messages.request import Request
 
 
 def completions_from_body(body: Any, payload: bytes, latency_s: float, *, logprobs: bool) -> list[Completion]:
-    """The completion of every choice of a server's answer, at least one. Raises Failure when it is none."""
+    """The completion of every choice of a server's answer, at least one. Raises Failure for another body."""
     choices = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(choices, list) or len(choices) < 2:
         return [completion_from_body(body, payload, latency_s, logprobs=logprobs)]

@@ -25,7 +25,7 @@ class HeardPieces:
         self._rest = b""
         self._thinking = False
         self.model = ""
-        """Its name, where a piece has told it."""
+        """The name of the model; "" until a piece has it."""
         listener.begin()
 
     def feed(self, data: bytes) -> None:
@@ -57,7 +57,7 @@ class HeardPieces:
 class FirstText:
     """Reports once that the text of an answer has begun: at its first word or thought, not at an empty piece.
 
-    `tell` gets the name of the model; "" where no piece has told it."""
+    `tell` gets the name of the model; "" if no piece had it."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell

@@ -143,7 +143,7 @@ def _data(lines: list[bytes]) -> Sequence[bytes]:
 
 
 def _add(piece: Mapping[str, Any], choice: dict[str, Any]) -> None:
-    """Add one piece to what there is. Raises TypeError, KeyError or AttributeError when it is none."""
+    """Add one piece to what there is. Raises TypeError, KeyError or AttributeError for another form."""
     delta, message = piece.get("delta") or {}, choice["message"]
     for key, value in delta.items():
         name = _MESSAGE_KEYS.get(key)

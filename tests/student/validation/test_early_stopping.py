@@ -244,7 +244,7 @@ def test_the_page_counts_the_questions_that_could_not_be_asked(tmp_path: Path):
         page = samples_page.SamplesPage("stage", (), metric="loss", gallery=3, max_pixels=1, left_out=left_out)
         page.write(tmp_path / "samples.html", [measured], [])
         texts.append((tmp_path / "samples.html").read_text())
-    assert "could not be asked, so that others are: image_token_in_text 1, too_long 3." in texts[0]
+    assert "could not be asked and were replaced by others: image_token_in_text 1, too_long 3." in texts[0]
     assert "could not be asked" not in texts[1]
 
 

@@ -99,7 +99,7 @@ def _facts(word: str, values: list[float]) -> list[float]:
 
 
 def _order(sentence: NumberedSentence, run: list[int]) -> Iterator[ArithmeticClaim]:
-    """Whether a list that is said to be in order is."""
+    """Whether a list is in the order that the text claims."""
     piece = sentence.pieces[run[0]]
     values = [sentence.value(at) for at in run]
     for pattern, falling in ((_RISING, False), (_FALLING, True)):
