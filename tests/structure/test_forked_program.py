@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -117,3 +118,14 @@ print(len(failed))
     command = [forked.interpreter(), "-c", code]
     printed = [subprocess.run(command, capture_output=True, text=True, check=False).stdout for _ in range(10)]
     assert printed == ["0\n"] * 10
+
+
+def test_a_file_of_tests_that_cannot_be_imported_is_an_error_in_a_worker_too(tmp_path: Path):
+    (tmp_path / "pyproject.toml").write_text('[tool.pytest.ini_options]\naddopts = "--import-mode=importlib"\n')
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_broken.py").write_text("from os import missing\n\ndef test_it():\n    pass\n")
+    worker = forked.COLLECTED.format(python=sys.executable, arguments=["tests"])
+    worker += "sys.exit(pytest.main(['-p', 'no:cacheprovider', 'tests']))"
+    done = subprocess.run([sys.executable, "-c", worker], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == pytest.ExitCode.INTERRUPTED, done.stdout
+    assert "cannot import name 'missing'" in done.stdout

@@ -74,8 +74,14 @@ sys.executable = {python!r}
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would not be in a fork
 stdout = os.dup(1)
 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", *{arguments!r}])
+failed = pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", *{arguments!r}])
 os.dup2(stdout, 1)
+if failed:
+    # pytest leaves a file whose import failed in sys.modules, without its tests: a worker would collect none of them
+    # and report no error.
+    for name, module in [*sys.modules.items()]:
+        if os.path.basename(getattr(module, "__file__", None) or "").startswith("test_"):
+            del sys.modules[name]
 """
 """What a worker of pytest has loaded: files of tests, with their libraries. Collecting takes two seconds then."""
 

@@ -11,7 +11,6 @@ from store_servers import BUCKET
 
 from distill.checks.context import CheckContext
 from distill.checks.machine import check_scratch
-from distill.checks.results import WARNING
 from distill.checks.survey import survey
 from distill.object_store.open_store import open_store
 from distill.object_store.recipe_stores import files_in
@@ -76,5 +75,5 @@ def test_a_disk_that_is_too_small_is_a_warning(
         context = CheckContext(stored, tmp_path / "run", gpu_name=None, seconds=60)
         monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10})())
         (result,) = check_scratch(context)
-    assert result.state == WARNING
+    assert result.state == "warning"
     assert "larger disk" in result.mend

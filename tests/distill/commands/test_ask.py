@@ -3,11 +3,12 @@
 import multiprocessing
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -26,7 +27,7 @@ from distill.rationale import NO_THINK
 from distill.recipe.loading import load
 from student.inference import generation
 from student.train import train
-from teacher.ask import _OpenEngine
+from teacher.engines.connect import EngineSettings, connect
 from teacher.generate import generate
 
 RECIPE = """
@@ -122,10 +123,16 @@ def test_the_choice_of_models_and_further_students(run: Path) -> None:
 
 
 def teacher_says(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
-    own = _OpenEngine._done
-    monkeypatch.setattr(
-        _OpenEngine, "_done", lambda self, request, completion: own(self, request, replace(completion, **values))
-    )
+    @asynccontextmanager
+    async def connect_and_change(settings: EngineSettings) -> AsyncIterator[Any]:
+        async with connect(settings) as engine:
+
+            async def answer(requests: Any, done: Any) -> None:
+                await engine.answer(requests, lambda request, reply: done(request, replace(reply, **values)))
+
+            yield SimpleNamespace(answer=answer)
+
+    monkeypatch.setattr("teacher.ask.connect", connect_and_change)
 
 
 def test_a_reply_of_a_teacher_that_was_cut_says_so(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
