@@ -5,7 +5,8 @@
     │   ├── RecipeError     a recipe that cannot mean anything
     │   ├── DataError       a source that cannot be read, or holds nothing
     │   │   ├── ImageError  one image that cannot be read (a row's reason, not a run's)
-    │   │   ├── NothingKept  the filter keeps no trace
+    │   │   ├── DataOverlap  training data is in the evaluation data
+    │   │   ├── NothingKept  the filter keeps no trace, or none of an arm
     │   │   └── TooFewRows  nothing is left to train a stage on, or to keep out of it
     │   ├── ModelError      a checkpoint or tokenizer that cannot be loaded
     │   ├── StaleError      an artifact made from other settings
@@ -15,6 +16,7 @@
     │   └── StoreUnavailable  an object store does not answer now; the request may be sent again
     ├── BusyError           another process works on the same run
     ├── OutOfMemory         the memory of the GPU does not hold one row of the work
+    ├── ArmsFailed          arms of an ablation failed; the others are finished
     └── CircuitOpen         too many requests failed; stopped to save money   exit 3
 
 A message says what was wrong, the value, where it stands, and what to do next. The command line prints it
@@ -29,12 +31,29 @@ from distill import redact
 
 
 class DistillError(Exception):
-    """The run failed for a reason worth one plain sentence."""
+    """The run failed for a reason worth one plain sentence.
+
+    A second argument says what to do about the first. It is of its own because a command that works on many runs has
+    another answer to the same problem (distill/ablation/runner.py).
+    """
 
     exit_code: ClassVar[int] = 1
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*(redact.message(each) if isinstance(each, str) else each for each in arguments))
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
+
+    @property
+    def problem(self) -> str:
+        """The message without its remedy."""
+        return str(self.args[0]) if self.args else ""
+
+    @property
+    def has_remedy(self) -> bool:
+        """Whether the message has a remedy of its own."""
+        return len(self.args) > 1
 
 
 class InputError(DistillError):
@@ -62,8 +81,12 @@ class ImageError(DataError):
         return type(self), (self.reason, str(self))
 
 
+class DataOverlap(DataError):
+    """Training data is in the evaluation data."""
+
+
 class NothingKept(DataError):
-    """No trace of a run passes the rules of its filter."""
+    """No trace of a run passes the rules of its filter, or none is in the dataset of an arm."""
 
 
 class TooFewRows(DataError):
@@ -100,6 +123,10 @@ class BusyError(DistillError):
 
 class OutOfMemory(DistillError):
     """The memory of the GPU does not hold the work, not even one row of it."""
+
+
+class ArmsFailed(DistillError):
+    """Arms of an ablation failed. The others are finished, and the results are written."""
 
 
 class CircuitOpen(DistillError):

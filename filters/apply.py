@@ -50,7 +50,7 @@ from filters.write_result import ResultWriter
 _PACKAGING = "card and exports"
 _FOLLOWING = ".filter.following"
 """In the run directory: the folder of the next result while it gets the signals of the last one."""
-REMEDY = "Give --fresh to filter again (valid signals are reused); `distill run --redo-stale`: all stages."
+REMEDY = "`distill filter --fresh` filters again (valid signals are reused); `distill run --redo-stale`: all stages"
 
 
 def apply(
@@ -213,7 +213,7 @@ def require_same_policy(recipe: Recipe, run: Path) -> None:
         return
     before = {name: value for name, value in done.fields.items() if name in now or name.startswith("filter.")}
     if manifest.changes(before, now):
-        raise StaleError(f"{folder} was made from other settings:\n{manifest.differences(before, now)}\n{REMEDY}")
+        raise StaleError(f"{folder} was made from other settings:\n{manifest.differences(before, now)}", REMEDY)
 
 
 def corpus_scheme(recipe: Recipe) -> Scheme | None:

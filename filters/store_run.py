@@ -145,4 +145,4 @@ def _read_finished(store: ObjectStore, inputs: FilterInputs, folder: Path, *, fr
     if fresh or only_inputs_differ(done, inputs.fields):
         return None
     changes = differences(done.fields, inputs.fields)
-    raise StaleError(f"{store.address}: filter was made from other settings:\n{changes}\n{REMEDY}")
+    raise StaleError(f"{store.address}: filter was made from other settings:\n{changes}", REMEDY)

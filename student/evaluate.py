@@ -154,8 +154,8 @@ def _require_same(folder: Path, verb: str, before: Mapping[str, Any], now: Mappi
     if changed:
         old, new = ({key: fields[key] for key in changed if key in fields} for fields in (before, now))
         raise StaleError(
-            f"{folder} {verb} other settings:\n{differences(old, new)}\n"
-            "undo the change, or evaluate again with --fresh"
+            f"{folder} {verb} other settings:\n{differences(old, new)}",
+            "undo the change, or evaluate again: `distill eval --fresh`",
         )
 
 

@@ -268,14 +268,15 @@ def _require_start(recipe: Recipe, run: Path, stage: str, fields: Mapping[str, M
     start = next(start_of(recipe.stages, each) for each in recipe.stages if each.name == stage)
     if start is not None and finished(run / "train" / start, fields[start], remedy=_remedy(start)) is None:
         raise StaleError(
-            f"{run / 'train' / start}: the stage to start from is unfinished; train --stage {start} first"
+            f"{run / 'train' / start}: the stage to start from is unfinished; "
+            f"run `distill train --stage {start}` first"
         )
 
 
 def _remedy(stage: str) -> str:
     return (
-        "set these values back (another version may have other defaults), or start over with --fresh "
-        f"(--stage {stage} --fresh redoes this stage and those that start from it)"
+        "set these values back (another version may have other defaults), or make this stage and those that start "
+        f"from it again: `distill train --stage {stage} --fresh`"
     )
 
 

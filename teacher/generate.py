@@ -33,7 +33,7 @@ _SHORTEST_CHECK_S = 0.2
 _IMAGE_CHECK_S = (0.5, 15.0)
 """Between two looks at a folder of images that is away: at first, and later."""
 REMEDY = (
-    "run again with --fresh to plan again (traces with the same id are kept and not asked again), or choose "
+    "`distill generate --fresh` plans again (traces with the same id are kept and not asked again); or choose "
     "another --run"
 )
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from distill.ablation import results
+from distill.ablation.arm_result import ArmResult
 from distill.ablation.power import read_statements
-from distill.ablation.results import ArmResult
 from distill.ablation.runner import finished_arms, place, teacher_fits
 from distill.artifacts.layout import ABLATE, POWER
 from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint

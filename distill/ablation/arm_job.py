@@ -14,15 +14,15 @@ import orjson
 
 from distill.ablation.arms import arm, stage_under_study, untimed
 from distill.ablation.costs import measured_folder, seconds
-from distill.ablation.drafts import Arm, Budget
+from distill.ablation.drafts import Arm, Budget, Impossible
 from distill.ablation.shared_traces import traces_run
 from distill.artifacts.files import write_json, write_text
-from distill.artifacts.layout import ABLATE, ARMS, RECIPE, SHARED, by_number
+from distill.artifacts.layout import ABLATE, ARMS, FAILED, RECIPE, SHARED, by_number
 from distill.artifacts.manifest import Manifest, differences, fingerprint, flatten
 from distill.artifacts.stage_cache import Shared, make_link
 from distill.data import reader
 from distill.data.sources import is_there
-from distill.errors import DataError, DistillError
+from distill.errors import DistillError
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import EQUAL_SECONDS, REFERENCE
@@ -95,6 +95,7 @@ def run_job(
     folder = place(run, job.arm, job.seed)
     shared = Shared(run / ABLATE / SHARED)
     write_text(folder / RECIPE, planned.recipe.to_toml())
+    (folder / FAILED).unlink(missing_ok=True)
     if _data_of(planned.recipe) != _data_of(recipe):
         steps.compare(planned.recipe, folder)
     _link_traces(recipe, planned.recipe, run, folder, watched)
@@ -188,7 +189,7 @@ def _trained(run: Path) -> dict[str, Path]:
 def _budget(recipe: Recipe, run: Path, job: Job) -> Budget | None:
     """Steps and tokens of the reference with the same seed, and what an arm may train in its seconds.
 
-    Raises DataError where the reference or the arm without the limit is not finished, or where that arm asks more
+    Raises Impossible where the reference or the arm without the limit is not finished, or where that arm asks more
     beside its training than the reference takes in all.
     """
     if job.arm == REFERENCE:
@@ -200,7 +201,7 @@ def _budget(recipe: Recipe, run: Path, job: Job) -> Budget | None:
         if (manifest := Manifest.read(reference / "train" / stage.name)) is not None
     }
     if stage_under_study(recipe) not in trained:
-        raise DataError(f"{REFERENCE}, seed {job.seed}, is not finished, and its length is not known")
+        raise Impossible(f"{REFERENCE}, seed {job.seed}, is not finished, and its length is not known")
     budget = Budget(
         steps={name: manifest.counts["steps"] for name, manifest in trained.items()},
         tokens={name: manifest.tokens["trained"] for name, manifest in trained.items()},
@@ -217,14 +218,14 @@ def _share_in_seconds(recipe: Recipe, run: Path, free: Job, budget: Budget) -> f
     planned = arm(recipe, free.arm, seed=free.seed, budget=budget)
     measured = Manifest.read(measured_folder(planned, folder) / "eval")
     if measured is None:
-        raise DataError(f"{free.arm}, seed {free.seed}, is not finished, and its seconds are not known")
+        raise Impossible(f"{free.arm}, seed {free.seed}, is not finished, and its seconds are not known")
     if path.is_file() and (noted := orjson.loads(path.read_bytes()))["of"] == measured.fingerprint:
         return float(noted["share"])
     reference = seconds(arm(recipe, REFERENCE, seed=free.seed), place(run, REFERENCE, free.seed), studied)
     own = seconds(planned, folder, studied)
     left = reference.total - own.before - own.method
     if left <= 0:
-        raise DataError(
+        raise Impossible(
             f"{free.arm} asks its student and teachers for {own.method:,.0f} s, and {REFERENCE} takes only "
             f"{reference.total:,.0f} s in all; there is no time left to train"
         )
@@ -301,7 +302,7 @@ def _make_rounds(planned: Arm, folder: Path, steps: ArmSteps, on_progress: Progr
     for number in range(1, planned.rounds + 1):
         made = make_round(planned.recipe, folder, number, round_steps)
         if made.ended:
-            raise DataError(made.ended)
+            raise Impossible(made.ended)
 
 
 def _link_traces(recipe: Recipe, changed: Recipe, run: Path, folder: Path, on_progress: ProgressCallback) -> None:

@@ -91,6 +91,7 @@ def write(
             for name, arm in arms.items()
         },
         "skipped": results["skipped"],
+        "failed": results.get("failed", {}),
     }
     page = gallery.fitted(
         lambda shown: html.render("ablate_report.html", gallery=shown, **facts), cards, max_pixels=max_pixels
@@ -110,6 +111,8 @@ def _figures(results: Mapping[str, Any], claims: Sequence[Mapping[str, Any]]) ->
     if claims:
         holding = sum(claim["verdict"] == "holds" for claim in claims)
         facts.append(("claims hold", f"{holding} of {len(claims)}"))
+    if failed := results.get("failed"):
+        facts.append(("arms that failed", f"{len(failed)}"))
     return facts
 
 
@@ -160,7 +163,7 @@ def _study(name: str, study: Mapping[str, Any], arms: Mapping[str, Any]) -> dict
         "name": name,
         "question": study["question"],
         "reference": reference,
-        "claims": [_claim(claim) for claim in study["claims"]],
+        "claims": [*map(_claim, study["claims"]), *map(_untested, study.get("untested", ()))],
         "arms": compared,
         "headline": metric_table.table(compared, columns("headline")),
         "effect_column": [_effect_column({arm: effects.get(arm) for arm in compared})],
@@ -189,6 +192,12 @@ def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
         "tone": _TONES[verdict],
         "figures": figures,
     }
+
+
+def _untested(claim: Mapping[str, Any]) -> dict[str, Any]:
+    """A claim about an arm that has no results."""
+    compared = f"{claim['better']} against {claim['than']}: {claim['why']}"
+    return {"text": claim["text"], "verdict": "", "mark": "– not tested", "tone": "warn", "figures": compared}
 
 
 def _fit(fit: Mapping[str, Any]) -> dict[str, Any]:

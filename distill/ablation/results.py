@@ -4,32 +4,27 @@ Reads what finished arms left and writes results.json, the report and the manife
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from distill.ablation import report, teacher_ranking
-from distill.ablation.arms import STUDENT, stage_under_study
-from distill.ablation.costs import measured_folder, training_costs
-from distill.ablation.drafts import Arm
+from distill.ablation.arm_result import ArmResult
+from distill.ablation.arms import stage_under_study
 from distill.ablation.power import LEVEL, read_statements
 from distill.artifacts.files import describe, write_bytes
-from distill.artifacts.journal import read_jsonl
-from distill.artifacts.layout import EVAL_METRICS, METRICS, PREDICTIONS, REPORT, RESULTS
-from distill.artifacts.manifest import Manifest, canonical, fingerprint, require
+from distill.artifacts.layout import REPORT, RESULTS
+from distill.artifacts.manifest import Manifest, canonical, fingerprint
 from distill.data import reader
 from distill.errors import DataError
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import REFERENCE, Study
-from distill.recipe.sections.eval import BASE
-from distill.recipe.sections.stages import is_traces
-from distill.rounds.round_recipes import pass_folder
 from distill.stats import intervals, scaling_law
 from distill.stats.paired_effects import SeedSpread, holm, paired_effect, seed_spread, share_of_seeds
 from distill.teacher_fits import Fits
@@ -40,83 +35,27 @@ if TYPE_CHECKING:
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
 CORRECT = "correct"
-_CURVE_POINTS = 60
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmResult:
-    """One arm with one seed: its predictions, figures, cost and learning curve."""
-
-    about: str
-    changed: Mapping[str, Any]
-    folder: Path
-    predictions: tuple[Mapping[str, Any], ...]
-    """Ordered by sample."""
-    figures: Mapping[str, Any]
-    cost: Mapping[str, float]
-    curve: tuple[tuple[int, float], ...]
-    evaluation: str
-    """Fingerprint of its evaluation."""
+NONE: Mapping[str, str] = MappingProxyType({})
 
 
 Outcomes = Mapping[str, Mapping[int, ArmResult]]
 ShareSpreads = Mapping[str | None, SeedSpread | None]
 
 
-def outcome(planned: Arm, folder: Path, changed: Mapping[str, Any]) -> ArmResult:
-    """The figures that a finished arm left in its run directory."""
-    measured = measured_folder(planned, folder)
-    metrics = orjson.loads((measured / "eval" / EVAL_METRICS).read_bytes())["arms"][STUDENT]
-    lines = sorted(read_jsonl(measured / "eval" / PREDICTIONS), key=lambda line: str(line["sample_id"]))
-    curve: tuple[tuple[int, float], ...] = ()
-    if planned.stage != BASE:
-        logs = [(int(log["step"]), float(log["loss"])) for log in _logs(measured / "train" / planned.stage)]
-        curve = tuple(logs[:: max(1, len(logs) // _CURVE_POINTS)])
-    return ArmResult(
-        about=planned.about,
-        changed=changed,
-        folder=measured,
-        predictions=tuple(lines),
-        figures=metrics,
-        cost=training_costs(planned, folder) | _traces(planned, folder),
-        curve=curve,
-        evaluation=require(measured, "eval", next_step="run `distill ablate` again").fingerprint,
-    )
-
-
-def _traces(planned: Arm, folder: Path) -> dict[str, float]:
-    """How many traces the measured student learned from, and tokens of them (prompt and image included) in training.
-
-    Rounds learn new traces and train further on those of earlier passes: all passes are added up. An arm that learned
-    from no traces has no such costs.
-    """
-    stage = next((stage for stage in planned.recipe.stages if stage.name == planned.stage), None)
-    if stage is None or not is_traces(stage):
-        return {}
-    costs: Counter[str] = Counter()
-    for number in range(planned.rounds + 1):
-        trained = pass_folder(folder, number) / "train" / planned.stage
-        if (manifest := Manifest.read(trained)) is None:
-            continue
-        costs["traces"] += manifest.counts["rows"] - manifest.counts.get("replayed", 0)
-        if (logs := _logs(trained)) and (shares := logs[-1]["shares"]):
-            replays = sum(share for source, share in shares.items() if source in planned.recipe.data)
-            costs["trace_tokens"] += round((1 - replays) * manifest.tokens["trained"])
-    return dict(costs)
-
-
-def _logs(folder: Path) -> list[dict[str, Any]]:
-    return list(read_jsonl(folder / METRICS, on_damage=lambda _: None))
-
-
 def write(
-    recipe: Recipe, folder: Path, outcomes: Outcomes, skipped: Mapping[str, str], fits: Fits | DataError | None = None
+    recipe: Recipe,
+    folder: Path,
+    outcomes: Outcomes,
+    skipped: Mapping[str, str],
+    fits: Fits | DataError | None = None,
+    *,
+    failed: Mapping[str, str] = NONE,
 ) -> Manifest:
     """Write results.json, report.html and the manifest to `folder`.
 
-    `fits`: those of `teacher_fits.fit_values`, or why there are none.
+    `fits`: those of `teacher_fits.fit_values`, or why there are none. `skipped` and `failed`: arms with the reason.
     """
-    results = table(recipe, folder, outcomes, skipped, fits)
+    results = table(recipe, folder, outcomes, skipped, fits, failed=failed)
     write_bytes(folder / RESULTS, orjson.dumps(results, option=orjson.OPT_INDENT_2) + b"\n")
     max_pixels = recipe.data[recipe.eval.data].max_pixels
     report.write(folder / REPORT, results, _cards(recipe, outcomes), max_pixels=max_pixels)
@@ -134,7 +73,11 @@ def write(
         fields=orjson.loads(canonical(fields)),
         inputs={},
         outputs={name: describe(folder / name) for name in (RESULTS, REPORT)},
-        counts={"arms": len(outcomes), "runs": sum(len(by_seed) for by_seed in outcomes.values())},
+        counts={
+            "arms": len(outcomes),
+            "runs": sum(len(by_seed) for by_seed in outcomes.values()),
+            "failed_arms": len(failed),
+        },
     ).write(folder)
 
 
@@ -149,9 +92,17 @@ def _cards(recipe: Recipe, outcomes: Outcomes) -> "list[GalleryCard]":
 
 
 def table(
-    recipe: Recipe, folder: Path, outcomes: Outcomes, skipped: Mapping[str, str], fits: Fits | DataError | None = None
+    recipe: Recipe,
+    folder: Path,
+    outcomes: Outcomes,
+    skipped: Mapping[str, str],
+    fits: Fits | DataError | None = None,
+    *,
+    failed: Mapping[str, str] = NONE,
 ) -> dict[str, Any]:
     """The content of results.json; a study that cannot be analysed is among `skipped`, with the reason.
+
+    A study of which arms are missing for a known reason has the others, and its claims about those arms as untested.
 
     Raises DataError where arms answered different questions.
     """
@@ -171,13 +122,16 @@ def table(
             for name, by_seed in outcomes.items()
         },
         "skipped": dict(skipped),
+        "failed": dict(failed),
         "studies": {},
     }
+    missing = dict.fromkeys(skipped, "is left out") | dict.fromkeys(failed, "failed")
     for name, study in recipe.ablate.studies.items():
-        if not _comparable(study, outcomes):
+        if (without := _without(study, outcomes, missing)) is None:
             continue
         try:
-            results["studies"][name] = _study(study, outcomes, spread_of) | _analysis(recipe, study, results, fits)
+            measured = _study(study, outcomes, spread_of, without)
+            results["studies"][name] = measured | _analysis(recipe, study, results, fits)
         except DataError as error:
             results["skipped"][f"study {name}"] = str(error)
     _decide(
@@ -189,11 +143,22 @@ def table(
     return results
 
 
-def _comparable(study: Study, outcomes: Outcomes) -> bool:
-    """Whether all arms that a study compares have a seed in common."""
+def _without(study: Study, outcomes: Outcomes, missing: Mapping[str, str]) -> dict[str, str] | None:
+    """The arms that a study has to do without, with what is `missing` of them; None where it cannot be shown yet.
+
+    Two arms that a study compares have a seed in common, or one of them is missing for a known reason.
+    """
     pairs = [(name, study.reference) for name in study.arms]
     pairs += [(claim.better, claim.than) for claim in study.claims]
-    return all(set(outcomes.get(first, ())) & set(outcomes.get(second, ())) for first, second in pairs)
+    apart = [pair for pair in pairs if not _is_comparable(outcomes, *pair)]
+    if study.reference not in outcomes or not all(missing.keys() & {*pair} for pair in apart):
+        return None
+    return {name: missing[name] for pair in apart for name in pair if name in missing}
+
+
+def _is_comparable(outcomes: Outcomes, first: str, second: str) -> bool:
+    """Whether two arms have a seed in common."""
+    return bool(set(outcomes.get(first, ())) & set(outcomes.get(second, ())))
 
 
 def _analysis(
@@ -201,7 +166,8 @@ def _analysis(
 ) -> dict[str, Any]:
     """The further analysis that a study asks for: a scaling law, or a ranking of teachers."""
     if study.kind == "scaling":
-        return {"fit": scaling_law.of_results(results, study.arms, seed=recipe.seed)}
+        measured = [name for name in study.arms if name in results["arms"]]
+        return {"fit": scaling_law.of_results(results, measured, seed=recipe.seed)}
     if study.kind == "teacher_fit" and fits is not None:
         if isinstance(fits, DataError):
             raise fits
@@ -218,7 +184,7 @@ def _require_same_questions(outcomes: Outcomes) -> None:
     if len(asked) > 1:
         raise DataError(
             "arms answered different questions, so they cannot be compared: the held-out data changed between runs; "
-            "run all arms again with --fresh"
+            "`distill ablate --fresh` runs all arms again"
         )
 
 
@@ -334,17 +300,29 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(present) / len(present) if present and len(present) == len(values) else None
 
 
-def _study(study: Study, outcomes: Outcomes, spread_of: Callable[[str | None], SeedSpread | None]) -> dict[str, Any]:
-    compared = [name for name in study.arms if name != study.reference]
+def _study(
+    study: Study,
+    outcomes: Outcomes,
+    spread_of: Callable[[str | None], SeedSpread | None],
+    without: Mapping[str, str],
+) -> dict[str, Any]:
+    """The effects and claims of a study, `without` the arms that have no results, as `_without` gives them."""
+    arms = [name for name in study.arms if _is_comparable(outcomes, name, study.reference)]
+    compared = [name for name in arms if name != study.reference]
     result: dict[str, Any] = {
         "question": study.question,
         "reference": study.reference,
-        "arms": list(study.arms),
+        "arms": arms,
         "effects": {name: effect(outcomes[name], outcomes[study.reference], spread_of(None)) for name in compared},
         "claims": [],
-        "notes": list(study.notes),
+        "untested": [],
+        "notes": [*study.notes, *(f"{name} {why}; the study is without it." for name, why in without.items())],
     }
     for claim in study.claims:
+        if not _is_comparable(outcomes, claim.better, claim.than):
+            why = "; ".join(f"{name} {without[name]}" for name in (claim.better, claim.than) if name in without)
+            result["untested"].append({**claim.model_dump(), "why": why})
+            continue
         spread = spread_of(claim.domain)
         measured = effect(outcomes[claim.better], outcomes[claim.than], spread, domain=claim.domain)
         result["claims"].append({**claim.model_dump(), "effect": measured})

@@ -14,19 +14,32 @@ from pathlib import Path
 from distill import packages
 from distill.ablation import results
 from distill.ablation.arm_job import EMBEDDED, ArmSteps, Job, made_otherwise, place, run_job, seed_folders
+from distill.ablation.arm_result import ArmResult, outcome
 from distill.ablation.arms import arm, changes, needed, possible, stage_under_study, untimed
 from distill.ablation.costs import measured_folder
+from distill.ablation.drafts import Impossible
+from distill.ablation.failures import note_failure, noted_failures, own_failure, reasons
 from distill.ablation.power import keep_statement, seed_names
-from distill.ablation.results import ArmResult, outcome
 from distill.artifacts.files import atomic_path, locked, write_text
 from distill.artifacts.layout import ABLATE, ARMS, POWER, RECIPE, SHARED, model_folder
 from distill.artifacts.manifest import MANIFEST, Manifest
-from distill.errors import DataError, RecipeError, StaleError
+from distill.errors import (
+    ArmsFailed,
+    DataError,
+    DataOverlap,
+    DistillError,
+    NothingKept,
+    RecipeError,
+    StaleError,
+    TooFewRows,
+)
 from distill.jobs import JobPool
 from distill.local_paths import run_command
+from distill.machine import gpu_memory
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import REFERENCE, Study
 from distill.recipe.sections.stages import lineage
+from distill.reports.text_table import counted
 from distill.teacher_fits import Fits, fit_values
 from distill.trace_records.human_labels import FILE as LABELS_FILE
 from distill.types import Progress, ProgressCallback, unwatched
@@ -59,8 +72,9 @@ def ablate(
     """Run the arms; the folder with results and report.
 
     `jobs` arms are trained at a time, each by a process of its own. `fresh` sets earlier results aside.
-    `steps.compare` looks at arms that change the data; one whose data leak is left out, with the reason. Raises
-    RecipeError for arms that there aren't.
+    `steps.compare` looks at arms that change the data; one whose data leak is left out, with the reason. An arm that
+    fails does not end the others: ArmsFailed is raised when they are finished and the results are written. Raises
+    RecipeError for arms that there aren't, and what the reference failed with where it failed with every seed.
     """
     names, skipped = chosen(recipe, asked)
     folder = run / ABLATE
@@ -73,14 +87,15 @@ def ablate(
         numbers = asked.seeds_of(recipe)
         if recipe.ablate.studies:
             keep_statement(recipe, folder, chosen(recipe, AskedArms())[0], numbers)
-        try:
-            skipped |= _Work(recipe, run, steps, on_progress).run_arms(names, numbers, jobs)
-        except StaleError as error:
-            raise StaleError(
-                f"{error}\nof an ablation: move {folder / ARMS} away, and run the same command again; it makes what "
-                "the change reaches, and links the rest (--fresh makes all arms again)"
-            ) from None
-        _write_results(recipe, run, names, skipped, on_progress)
+        left_out, failed = _Work(recipe, run, steps, on_progress).run_arms(names, numbers, jobs)
+        _write_results(recipe, run, names, skipped | left_out, on_progress)
+    if failed:
+        listed = "; ".join(f"{job.arm}, seed {job.seed}" for job in failed)
+        raise ArmsFailed(
+            f"{counted(len(failed), 'training')} of {len(names) * len(numbers)} failed ({listed}); the reasons are "
+            f"in the results. The same command{' without --fresh' if fresh else ''} tries only "
+            f"{'it' if len(failed) == 1 else 'these'} again"
+        )
     return folder
 
 
@@ -111,8 +126,13 @@ def _write_results(
         fits = teacher_fits(recipe, run, result, on_progress)
     except DataError as error:  # belongs to the studies that ask for them
         fits = error
-    left_out = dict(skipped) | {name: why for name, why in outdated.items() if name not in skipped}
-    results.write(recipe, folder, result, left_out, fits)
+    failed = {
+        name: reasons(others)
+        for name, by_seed in noted_failures(run, [*names, *_studied(recipe)]).items()
+        if (others := {seed: why for seed, why in by_seed.items() if seed not in result.get(name, {})})
+    }
+    left_out = dict(skipped) | {name: why for name, why in outdated.items() if name not in {*skipped, *failed}}
+    results.write(recipe, folder, result, left_out, fits, failed=failed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,57 +144,69 @@ class _Work:
     steps: ArmSteps
     on_progress: ProgressCallback
 
-    def run_arms(self, names: Sequence[str], seeds: Sequence[int], processes: int) -> dict[str, str]:
-        """Run every arm with every seed; return the arms without trainable data, with reasons."""
+    def run_arms(
+        self, names: Sequence[str], seeds: Sequence[int], processes: int
+    ) -> tuple[dict[str, str], list[Job]]:
+        """Run every arm with every seed; the arms that are left out, with reasons, and the jobs that failed.
+
+        Raises what the reference failed with where it failed with every seed: there is nothing to compare then.
+        """
         # The reference of a seed goes first: the others train as many steps as it did.
         first = [Job(REFERENCE, seed) for seed in seeds]
         # Seed by seed, so that arms of a study that is stopped have the same seeds.
         others = [Job(name, seed) for seed in seeds for name in names if name != REFERENCE]
-        failed: dict[str, dict[int, str]] = {}
+        left_out: dict[str, dict[int, str]] = {}
+        failed: list[Job] = []
         for done, (job, problem) in enumerate(self._run_jobs(first, others, processes), start=1):
-            if problem is not None:
-                if job.arm == REFERENCE:
+            ended = ""
+            if problem is not None and _is_left_out(job, problem):
+                left_out.setdefault(job.arm, {})[job.seed] = str(problem)
+            elif problem is not None:
+                failed.append(job)
+                note_failure(self.run, job, problem)
+                ended = " failed"
+                if set(first) <= set(failed):
                     raise problem
-                failed.setdefault(job.arm, {})[job.seed] = str(problem)
-            facts = {"last": f"{job.arm}, seed {job.seed}"}
+            facts = {"last": f"{job.arm}, seed {job.seed}{ended}"}
             total = len(first) + len(others)
             self.on_progress(Progress(stage="ablate", done=done, total=total, unit="arms", facts=facts))
-        return {name: _reasons(by_seed, len(seeds)) for name, by_seed in failed.items()}
+        return {name: reasons(by_seed, len(seeds)) for name, by_seed in left_out.items()}, failed
 
     def _run_jobs(
         self, first: Sequence[Job], others: Sequence[Job], processes: int
-    ) -> Iterator[tuple[Job, DataError | None]]:
-        """Run jobs, several at a time; yield each finished job, with the error if its data are not enough."""
+    ) -> Iterator[tuple[Job, DistillError | None]]:
+        """Run jobs, several at a time; yield each one as it ends, with what it failed with."""
         if processes == 1:
             for job in (*first, *others):
+                problem = None
                 try:
                     run_job(self.recipe, self.run, job, self.steps, self.on_progress)
-                except DataError as error:
-                    yield job, error
-                else:
-                    yield job, None
+                except Exception as error:
+                    problem = own_failure(self.run, job, error)
+                    if problem is None:
+                        raise
+                if problem is not None:
+                    gpu_memory.free_unused()
+                yield job, problem
             return
         with JobPool(processes, self.on_progress) as pool:
             for job in first:
                 pool.submit(job, run_job, self.recipe, self.run, job, self.steps)
             for name, future in pool.results():
                 assert isinstance(name, Job)
-                problem = future.exception()
-                if problem is not None and not isinstance(problem, DataError):
-                    raise problem
+                ended_with = future.exception()
+                problem = None if ended_with is None else own_failure(self.run, name, ended_with)
+                if ended_with is not None and problem is None:
+                    raise ended_with
                 yield name, problem
                 for following in others:
                     if (needed(following.arm), following.seed) == (name.arm, name.seed):
                         pool.submit(following, run_job, self.recipe, self.run, following, self.steps)
 
 
-def _reasons(by_seed: Mapping[int, str], seeds: int) -> str:
-    """Why an arm is left out; where the reason is not the same for all seeds, with the seeds."""
-    reasons = {reason: [seed for seed in by_seed if by_seed[seed] == reason] for reason in by_seed.values()}
-    return "; ".join(
-        reason if len(of_reason) == seeds else f"{seed_names(sorted(of_reason))}: {reason}"
-        for reason, of_reason in reasons.items()
-    )
+def _is_left_out(job: Job, problem: DistillError) -> bool:
+    """Whether an arm that is not the reference has nothing to learn from, or may not learn from it."""
+    return job.arm != REFERENCE and isinstance(problem, Impossible | NothingKept | TooFewRows | DataOverlap)
 
 
 def _set_aside(folder: Path) -> None:
@@ -203,7 +235,7 @@ def chosen(recipe: Recipe, asked: AskedArms) -> tuple[list[str], dict[str, str]]
     elif asked.arms or settings.arms:
         names = list(asked.arms or settings.arms)
     elif settings.studies:
-        names = [name for each in settings.studies.values() for name in each.arms]
+        names = _studied(recipe)
     else:
         names, skipped = possible(recipe)
     names = list(dict.fromkeys(each for name in [REFERENCE, *names] for each in (untimed(name), name)))
@@ -221,8 +253,13 @@ def _study(recipe: Recipe, name: str) -> Study:
 
 def finished_arms(recipe: Recipe, run: Path, names: Sequence[str] = ()) -> dict[str, dict[int, ArmResult]]:
     """The results of the finished arms among `names` and the recipe's studies: arm to seed to result."""
-    of_studies = [name for study in recipe.ablate.studies.values() for name in study.arms]
-    return {name: result for name in dict.fromkeys([*names, *of_studies]) if (result := _outcomes(recipe, run, name))}
+    every = dict.fromkeys([*names, *_studied(recipe)])
+    return {name: result for name in every if (result := _outcomes(recipe, run, name))}
+
+
+def _studied(recipe: Recipe) -> list[str]:
+    """The arms of all studies of a recipe."""
+    return [name for study in recipe.ablate.studies.values() for name in study.arms]
 
 
 def _current(
@@ -230,15 +267,15 @@ def _current(
 ) -> tuple[dict[str, dict[int, ArmResult]], dict[str, str]]:
     """The arms that the current recipe would make, and why others are left out."""
     result: dict[str, dict[int, ArmResult]] = {}
-    reasons: dict[str, str] = {}
+    outdated: dict[str, str] = {}
     for name, by_seed in finished.items():
         other = {seed: why for seed in by_seed if (why := made_otherwise(recipe, run, Job(name, seed)))}
         if other:
             folder = run / ABLATE / ARMS / name
-            reasons[name] = f"{_reasons(other, len(by_seed))}; move {folder} away, and run the arm again"
+            outdated[name] = f"{reasons(other, len(by_seed))}; move {folder} away, and run the arm again"
         if current := {seed: found for seed, found in by_seed.items() if seed not in other}:
             result[name] = current
-    return result, reasons
+    return result, outdated
 
 
 def _generate(recipe: Recipe, run: Path, on_progress: ProgressCallback) -> None:

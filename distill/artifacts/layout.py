@@ -64,6 +64,8 @@ EVAL_METRICS, PREDICTIONS = "metrics.json", "predictions.jsonl"
 ABLATE = "ablate"
 RESULTS, POWER, ARMS, SHARED = "results.json", "power.json", "arms", "shared"
 """In `ablate/`: results, the statement before the runs, the run directories of arms, and what arms share."""
+FAILED = "failed.json"
+"""In the run directory of an arm that failed: why. It goes when the arm is begun again."""
 
 ROUNDS, ROUNDS_RESULTS = "rounds", "rounds.json"
 """In the run directory: the run directories of rounds by number, and what is known of every pass."""

@@ -105,7 +105,7 @@ def finished(folder: Path, fields: Mapping[str, Any], *, remedy: str) -> Manifes
     manifest = Manifest.read(folder)
     if manifest is None or manifest.fingerprint == fingerprint(fields):
         return manifest
-    raise StaleError(f"{folder} was made from other settings:\n{differences(manifest.fields, fields)}\n{remedy}")
+    raise StaleError(f"{folder} was made from other settings:\n{differences(manifest.fields, fields)}", remedy)
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -144,7 +144,7 @@ def begin(path: Path, fields: Mapping[str, Any], *, begun: bool, remedy: str) ->
     except (FileNotFoundError, NotADirectoryError, orjson.JSONDecodeError):
         before = None
     if begun and before is not None and fingerprint(before) != fingerprint(redact.tree(fields)):
-        raise StaleError(f"{path.parent} was started with other settings:\n{differences(before, fields)}\n{remedy}")
+        raise StaleError(f"{path.parent} was started with other settings:\n{differences(before, fields)}", remedy)
     write_json(path, fields)
 
 

@@ -18,7 +18,7 @@ from distill.command_line.options import (
     open_recipe,
 )
 from distill.commands.progress import result_alone, show, show_json, show_result
-from distill.errors import RecipeError
+from distill.errors import ArmsFailed, RecipeError
 
 if TYPE_CHECKING:
     from distill.recipe.recipe import Recipe
@@ -297,9 +297,10 @@ def ablate(
     """Train and compare variants of the recipe with one change each."""
     from distill.ablation.power import statement_text
     from distill.ablation.runner import AskedArms
-    from distill.commands.stages import ablate_recipe, plan_ablation, report_ablation
+    from distill.commands.stages import ablate_recipe, ablation_text, plan_ablation, report_ablation
     from distill.commands.status import ablation_fields
 
+    failed: ArmsFailed | None = None
     if report + fresh + plan > 1:
         raise RecipeError(
             "choose one of --plan (before runs), --report (what is finished) and --fresh (set it aside)"
@@ -316,9 +317,14 @@ def ablate(
             if report:
                 text = report_ablation(opened, folder, asked)
             else:
-                text = ablate_recipe(opened, folder, asked, jobs=jobs, fresh=fresh)
+                try:
+                    text = ablate_recipe(opened, folder, asked, jobs=jobs, fresh=fresh)
+                except ArmsFailed as error:  # the results of the others are written
+                    failed, text = error, ablation_text(folder, asked)
             fields = ablation_fields(folder)
     if json_:
         show_json(fields)
     else:
         show(text)
+    if failed is not None:
+        raise failed

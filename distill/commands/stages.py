@@ -237,8 +237,8 @@ def ablate_recipe(recipe: Recipe, run: Path, asked: "AskedArms", *, jobs: int, f
     compared = _summary(verbs.compare_trained(recipe, run))
     with watch() as on_progress:
         steps = ArmSteps(compare=verbs.compare_trained, evaluate=verbs.evaluate_served)
-        folder = ablate(recipe, run, asked, jobs=jobs, fresh=fresh, steps=steps, on_progress=on_progress)
-    return _ablation(folder, asked, compared)
+        ablate(recipe, run, asked, jobs=jobs, fresh=fresh, steps=steps, on_progress=on_progress)
+    return _blocks(ablation_text(run, asked), compared)
 
 
 @logged("ablate")
@@ -247,11 +247,14 @@ def report_ablation(recipe: Recipe, run: Path, asked: "AskedArms") -> str:
     from distill.ablation.runner import report_finished
 
     with watch() as on_progress:
-        return _ablation(report_finished(recipe, run, asked, on_progress=on_progress), asked)
+        report_finished(recipe, run, asked, on_progress=on_progress)
+    return ablation_text(run, asked)
 
 
-def _ablation(folder: Path, asked: "AskedArms", compared: str = "") -> str:
-    return _blocks(status.ablation(folder, asked.study), compared) + f"\nreport:  {folder / REPORT}"
+def ablation_text(run: Path, asked: "AskedArms") -> str:
+    """The table of an ablation as its last command left it, and the place of its page."""
+    folder = run / ABLATE
+    return f"{status.ablation(folder, asked.study)}\nreport:  {folder / REPORT}"
 
 
 def plan_ablation(recipe: Recipe, run: Path, asked: "AskedArms") -> dict[str, Any]:

@@ -367,10 +367,17 @@ def ablation(folder: Path, study: str | None = None) -> str:
         for name, study_results in studies.items()
         for claim in study_results["claims"]
     ]
+    claims += [
+        (claim["text"], name, "", "", f"not tested: {claim['why']}")
+        for name, study_results in studies.items()
+        for claim in study_results.get("untested", ())
+    ]
     if claims:
         parts.append(table(("claim", "study", "points [95 % interval]", "p after Holm", "verdict"), claims))
     parts += _errors({name: results["arms"][name] for name in arm_names})
     parts += stated_texts(results)
+    if failed := results.get("failed"):
+        parts.append(table(("failed", "why"), list(failed.items())))
     if results["skipped"]:
         parts.append(table(("left out", "why"), list(results["skipped"].items())))
     return "\n\n".join(parts)

@@ -40,8 +40,8 @@ def require_same_pictures(recipe: Recipe, names: Iterable[str], before: Mapping[
             name = key.removeprefix(PICTURES)
             raise StaleError(
                 f"{where} was made from other images of [data.{name}]: its images_root "
-                f"({recipe.data[name].images_root or 'the folder of its source'}) now leads to different ones; "
-                "undo the change, or start over with --fresh"
+                f"({recipe.data[name].images_root or 'the folder of its source'}) now leads to different ones",
+                "undo the change, or make the stage again with --fresh",
             )
 
 

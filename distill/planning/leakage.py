@@ -18,7 +18,7 @@ from distill.artifacts.files import locked
 from distill.artifacts.integrity import learned_from
 from distill.artifacts.layout import LEAKAGE, train_data_folder
 from distill.artifacts.manifest import Manifest
-from distill.errors import DataError
+from distill.errors import DataError, DataOverlap
 from distill.planning.compared_sources import evaluation_sources, training_sources
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
@@ -88,8 +88,8 @@ def refuse_leakage(recipe: Recipe, run: Path, training: Sequence[str], *, is_tra
     """Compare these training sources with all evaluation sources, and refuse to go on where one leaks.
 
     Of questions that stages learn from through the filtered dataset alone, those in the dataset count; all count
-    where the stages are trained (`is_trained`) and one of them learned from another dataset. Raises DataError unless
-    `eval.allow_overlap` is set.
+    where the stages are trained (`is_trained`) and one of them learned from another dataset. Raises DataOverlap
+    unless `eval.allow_overlap` is set.
     """
     if not training or not evaluation_sources(recipe):
         return Leakage()
@@ -99,7 +99,7 @@ def refuse_leakage(recipe: Recipe, run: Path, training: Sequence[str], *, is_tra
             recipe, run / LEAKAGE, training=training, only={} if chosen is None else {ASKED: chosen}
         )
     if leakage.leaking and not recipe.eval.allow_overlap:
-        raise DataError(f"{recipe.path}: {leakage.refusal()}")
+        raise DataOverlap(f"{recipe.path}: {leakage.refusal()}")
     return leakage
 
 

@@ -20,7 +20,7 @@ from distill.artifacts.files import atomic_path, describe, locked
 from distill.artifacts.integrity import changed, require_finished
 from distill.artifacts.layout import ARM_DATASETS, DECISIONS, PAIRS_TABLE, SAMPLE_PARTS
 from distill.artifacts.manifest import Manifest
-from distill.errors import DataError
+from distill.errors import NothingKept
 from distill.local_paths import run_command
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import ARMS, PAIRS
@@ -86,7 +86,7 @@ def _random_hashes(database: duckdb.DuckDBPyConnection, tokens: int) -> tuple[in
 def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
     """Write the rows of an arm as a dataset to `<run>/filter/arms/<arm>`, unless they are there; returns the folder.
 
-    Raises StaleError when the filter stage is not finished, DataError when the arm is empty.
+    Raises StaleError when the filter stage is not finished, NothingKept when the arm is empty.
     """
     filtered = require_finished(run, "filter", next_step=f"run {run_command('filter', recipe.path, run)} first")
     folder = run / "filter" / ARM_DATASETS / arm
@@ -109,7 +109,7 @@ def materialise(recipe: Recipe, run: Path, arm: str) -> Path:
             connect(Tables.of(stage), more={"chosen": path}), traces, temporary, recipe, chosen=chosen
         )
         if not written.rows:
-            raise DataError(
+            raise NothingKept(
                 f"{folder}: the arm {arm} holds no trace that can be trained on{_without(counts)}; "
                 + (_NO_PAIRS if arm == PAIRS else "look at the generate stage")
             )

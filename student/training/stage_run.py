@@ -132,8 +132,8 @@ class StageRun:
                 self.folder / SETTINGS,
                 self.fields,
                 begun=any(self.folder.glob(f"{CHECKPOINTS}/*")),
-                remedy="undo the change to resume it, or add --fresh "
-                f"(with --stage {self.stage.name} for this stage alone)",
+                remedy="undo the change to resume it, or begin it again: "
+                f"`distill train --stage {self.stage.name} --fresh`",
             )
 
     def load_model(self, *, again: bool) -> None:

@@ -284,13 +284,13 @@ def test_fresh_redoes_one_stage_and_what_starts_from_it_and_keeps_the_last_resul
 
 def test_a_single_stage_needs_the_stage_it_starts_from(place: Path):
     recipe = worlds.recipe(place, ALIGN, REASON)
-    with pytest.raises(StaleError, match="train --stage align first"):
+    with pytest.raises(StaleError, match="`distill train --stage align` first"):
         train(recipe, place / "run", stage="reason")
     with pytest.raises(RecipeError, match="its stages: align, reason"):
         train(recipe, place / "run", stage="resaon")
     train(recipe, place / "run")
     (place / "run/train/align/manifest.json").unlink()
-    with pytest.raises(StaleError, match="train --stage align first"):
+    with pytest.raises(StaleError, match="`distill train --stage align` first"):
         train(recipe, place / "run", stage="reason", fresh=True)
     assert Manifest.read(place / "run/train/reason") is not None, "nothing is set aside for a stage that cannot begin"
 

@@ -83,7 +83,7 @@ def require_same_rows(stage: Path, rows: Mapping[str, Any]) -> None:
     if before != rows:
         raise DataError(
             f"{stage}: it was begun with other rows ({before['count']:,} then, {rows['count']:,} now); restore what "
-            f"is missing, such as images, or start again with --stage {stage.name} --fresh"
+            f"is missing, such as images, or begin it again: `distill train --stage {stage.name} --fresh`"
         )
 
 

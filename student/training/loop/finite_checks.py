@@ -36,5 +36,6 @@ def require_finite_weights(named: Iterable[tuple[str, nn.Parameter]], step: int,
 def _diverged(problem: str, stage: Stage) -> DistillError:
     return DistillError(
         f"{problem}; training cannot recover from it. Set a lower learning_rate (now {stage.learning_rate:g}) or "
-        f"max_grad_norm (now {stage.max_grad_norm:g}), and start the stage over with --fresh"
+        f"max_grad_norm (now {stage.max_grad_norm:g})",
+        f"begin the stage again: `distill train --stage {stage.name} --fresh`",
     )

@@ -12,13 +12,12 @@ from distill.ablation import arm_job
 from distill.ablation.arm_job import SECONDS, Job, place
 from distill.ablation.arms import arm
 from distill.ablation.costs import seconds
-from distill.ablation.drafts import Budget
+from distill.ablation.drafts import Budget, Impossible
 from distill.ablation.runner import AskedArms, ablate
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import RESULTS
 from distill.artifacts.manifest import Manifest
 from distill.data import reader
-from distill.errors import DataError
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe
 from distill.rounds import make_round
@@ -236,5 +235,5 @@ def test_a_method_that_asks_for_longer_than_the_reference_trains_is_left_out_wit
 def test_an_arm_at_equal_seconds_waits_for_the_arm_without_the_limit(here: Path) -> None:
     shutil.rmtree(place(here / "run", "visual_50", 0))
     budget = Budget(steps={"reason": 9}, tokens={"reason": TOKENS})
-    with pytest.raises(DataError, match=r"visual_50, seed 0, is not finished"):
+    with pytest.raises(Impossible, match=r"visual_50, seed 0, is not finished"):
         arm_job._share_in_seconds(load(here), here / "run", Job("visual_50", 0), budget)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from distill.ablation import results
-from distill.ablation.results import ArmResult
+from distill.ablation.arm_result import ArmResult
 from distill.errors import DataError
 from distill.recipe import loading
 

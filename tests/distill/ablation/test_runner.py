@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 import pyarrow.parquet as pq
 import pytest
+from ablation_recipe import RECIPE, TINY
 from command_line import documented_keys
 from run_fixtures import short_report
 from typer.testing import CliRunner
@@ -27,7 +28,7 @@ from distill.artifacts.manifest import Manifest
 from distill.artifacts.stage_cache import Shared
 from distill.cli import app
 from distill.commands.stages import ablate_recipe
-from distill.errors import DataError, RecipeError, StaleError
+from distill.errors import DataError, NothingKept, RecipeError, StaleError
 from distill.python_api import verbs
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe
@@ -37,78 +38,6 @@ from filters.report import page
 from student.training import stage as stages
 
 ROOT = Path(__file__).parents[3]
-TINY = ROOT / "recipes" / "tiny"
-RECIPE = f"""
-[data.questions]
-source = "{TINY}/data/questions.parquet"
-limit = 24
-[data.captions]
-source = "{TINY}/data/captions.parquet"
-limit = 16
-[data.instruct]
-source = "{TINY}/data/instruct.parquet"
-limit = 16
-[data.test]
-source = "{TINY}/data/test.parquet"
-limit = 9
-
-[[teachers]]
-name = "reader"
-backend = "embedded"
-model = "{TINY}/teachers/reader"
-domains = ["digits"]
-samples = 2
-[teachers.sampling]
-temperature = 1.5
-max_tokens = 96
-[[teachers]]
-name = "analyst"
-backend = "embedded"
-model = "{TINY}/teachers/analyst"
-domains = ["charts"]
-[teachers.sampling]
-temperature = 0.5
-max_tokens = 96
-
-[filter.select]
-per_question = 1
-
-[student]
-vision = "{TINY}/tower"
-language = "{TINY}/decoder"
-pixel_shuffle = 2
-dtype = "float32"
-
-[[stages]]
-name = "align"
-data = "captions"
-train = ["projector"]
-max_steps = 2
-batch_size = 4
-[[stages]]
-name = "reason"
-data = "traces"
-train = ["language"]
-epochs = 2
-batch_size = 4
-
-[eval]
-data = "test"
-max_new_tokens = 6
-batch_size = 9
-
-[ablate]
-seeds = [0, 1]
-arms = ["untouched", "random", "merged", "nothing"]
-gallery = 5
-[ablate.own.nothing]
-about = "no trace is good enough"
-set = {{ "filter.rules" = [{{ name = "all", drop = "true" }}] }}
-[ablate.studies.choice]
-question = "Does choosing help?"
-arms = ["random", "distilled"]
-claims = [{{ text = "Chosen traces teach more", better = "distilled", than = "random" }}]
-"""
 ARMS = ("distilled", "untouched", "random", "merged")
 
 
@@ -303,7 +232,7 @@ def test_seeds_that_fail_are_named_and_no_seed_is_run_twice(here: Path, monkeypa
     def fails(recipe: Recipe, run: Path, job: Job, *_: object) -> None:
         done.append(job)
         if job == Job("random", 1):
-            raise DataError("no trace is left")
+            raise NothingKept("no trace is left")
 
     monkeypatch.setattr(runner, "run_job", fails)
     ablate(load(here), here / "run", AskedArms(arms=["random"], seeds=[0, 1, 1]))

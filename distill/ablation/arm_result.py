@@ -1,0 +1,83 @@
+"""What one finished arm with one seed left in its run directory: predictions, figures, cost and learning curve."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from distill.ablation.arms import STUDENT
+from distill.ablation.costs import measured_folder, training_costs
+from distill.ablation.drafts import Arm
+from distill.artifacts.journal import read_jsonl
+from distill.artifacts.layout import EVAL_METRICS, METRICS, PREDICTIONS
+from distill.artifacts.manifest import Manifest, require
+from distill.recipe.sections.eval import BASE
+from distill.recipe.sections.stages import is_traces
+from distill.rounds.round_recipes import pass_folder
+
+_CURVE_POINTS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmResult:
+    """One arm with one seed: its predictions, figures, cost and learning curve."""
+
+    about: str
+    changed: Mapping[str, Any]
+    folder: Path
+    predictions: tuple[Mapping[str, Any], ...]
+    """Ordered by sample."""
+    figures: Mapping[str, Any]
+    cost: Mapping[str, float]
+    curve: tuple[tuple[int, float], ...]
+    evaluation: str
+    """Fingerprint of its evaluation."""
+
+
+def outcome(planned: Arm, folder: Path, changed: Mapping[str, Any]) -> ArmResult:
+    """The figures that a finished arm left in its run directory."""
+    measured = measured_folder(planned, folder)
+    metrics = orjson.loads((measured / "eval" / EVAL_METRICS).read_bytes())["arms"][STUDENT]
+    lines = sorted(read_jsonl(measured / "eval" / PREDICTIONS), key=lambda line: str(line["sample_id"]))
+    curve: tuple[tuple[int, float], ...] = ()
+    if planned.stage != BASE:
+        logs = [(int(log["step"]), float(log["loss"])) for log in _logs(measured / "train" / planned.stage)]
+        curve = tuple(logs[:: max(1, len(logs) // _CURVE_POINTS)])
+    return ArmResult(
+        about=planned.about,
+        changed=changed,
+        folder=measured,
+        predictions=tuple(lines),
+        figures=metrics,
+        cost=training_costs(planned, folder) | _traces(planned, folder),
+        curve=curve,
+        evaluation=require(measured, "eval", next_step="run `distill ablate` again").fingerprint,
+    )
+
+
+def _traces(planned: Arm, folder: Path) -> dict[str, float]:
+    """How many traces the measured student learned from, and tokens of them (prompt and image included) in training.
+
+    Rounds learn new traces and train further on those of earlier passes: all passes are added up. An arm that learned
+    from no traces has no such costs.
+    """
+    stage = next((stage for stage in planned.recipe.stages if stage.name == planned.stage), None)
+    if stage is None or not is_traces(stage):
+        return {}
+    costs: Counter[str] = Counter()
+    for number in range(planned.rounds + 1):
+        trained = pass_folder(folder, number) / "train" / planned.stage
+        if (manifest := Manifest.read(trained)) is None:
+            continue
+        costs["traces"] += manifest.counts["rows"] - manifest.counts.get("replayed", 0)
+        if (logs := _logs(trained)) and (shares := logs[-1]["shares"]):
+            replays = sum(share for source, share in shares.items() if source in planned.recipe.data)
+            costs["trace_tokens"] += round((1 - replays) * manifest.tokens["trained"])
+    return dict(costs)
+
+
+def _logs(folder: Path) -> list[dict[str, Any]]:
+    return list(read_jsonl(folder / METRICS, on_damage=lambda _: None))
