@@ -1,13 +1,14 @@
 """Lives of train, eval, rounds and ablate: kills, damaged files, lost folders, changes, against a run left alone.
 
-    python benchmarks/crashes/student_lives.py [kills|damage|rounds|ablate ...] [--kills 10] [--seed 0]
+    python benchmarks/crashes/student_lives.py [kills|damage|rounds|ablate ...] [--kills 10] [--of ablate] [--seed 0]
 
-kills: SIGKILL, SIGTERM and Ctrl-C of the four commands at random moments; the same command again ends with the
-students, replies and tables of a run left alone, no finished stage is trained again, no stored reply asked again.
+kills: SIGKILL, SIGTERM and Ctrl-C of the four commands (`--of`: of one) at random moments; the same command again
+ends with the students, replies and tables of a run left alone, no finished stage is trained again, no stored reply
+asked again.
 damage: each file of a stage under way is cut, has a flipped bit, or is gone; the next command ends with the same
 student or names the file. rounds: each folder of a round lost, and each key of [rounds] changed after round 1.
-ablate: an arm more, an arm less, other seeds, another base recipe. Prints each broken promise.
-Takes 40 min; 5 min with `damage` (two shared cores).
+ablate: arms and seeds that come and go, an arm that fails, another base recipe. Prints each broken promise.
+Takes 40 min; 5 min with `damage`, 1 min with `ablate --seed 1` (two shared cores).
 """
 
 import argparse
@@ -24,7 +25,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import orjson
-from student_world import Broken, Life, copied, demand, distill, results, started, wait_for_locks
+from student_world import Broken, Life, copied, demand, distill, results, started, untimed, wait_for_locks
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import RESULTS
@@ -47,6 +48,12 @@ ROUND_KEYS = {
     "min_gain_points": "-50",
 }
 
+ARM_CHANGES = {
+    "an arm more": 'ablate.arms=["answers_only", "slow", "untouched"]',
+    "an arm less": 'ablate.arms=["slow"]',
+    "a seed more": "ablate.seeds=[0, 1]",
+    "another seed": "ablate.seeds=[1]",
+}
 BASE_CHANGES = ("stages.reason.learning_rate=2e-3", "eval.max_new_tokens=5")
 
 
@@ -115,8 +122,11 @@ def kills(life: Life, number: int) -> Iterator[str]:
         "eval": (life.trained, lambda run: ("eval", life.recipe, "--run", run)),
         "rounds": (life.evaluated, lambda run: ("run", life.recipe, "--run", run, *ROUNDS)),
         "ablate": (life.trained, lambda run: ("ablate", life.recipe, "--run", run)),
+        "ablate --jobs 2": (life.trained, lambda run: ("ablate", life.recipe, "--run", run, "--jobs", "2")),
     }
     for name, (base, command) in commands.items():
+        if not name.startswith(life.only):
+            continue
         yield f"kills of {name}: {kill(life, name, base, command, number)}"
 
 
@@ -211,10 +221,10 @@ def rounds(life: Life, number: int) -> Iterator[str]:
 # --- ablate -----------------------------------------------------------------------------------------------------
 
 
-def table(run: Path) -> dict[str, list[str]]:
-    """The arms in the table with their seeds."""
+def table(run: Path) -> object:
+    """The results of the arms in the table; what is left out is another matter."""
     found = orjson.loads((run / "ablate" / RESULTS).read_bytes())
-    return {name: list(arm["seeds"]) for name, arm in found["arms"].items()}
+    return {name: value for name, value in untimed(found).items() if name != "skipped"}
 
 
 def ablate(life: Life, number: int) -> Iterator[str]:
@@ -233,20 +243,39 @@ def ablate(life: Life, number: int) -> Iterator[str]:
         if results(here)["ablate"] != results(new)["ablate"]:
             raise Broken(f"{change}: another table than that of a new ablation")
         yield f"ablate, {change}: {'refused, then made' if code else 'made'}"
-    changes: dict[str, tuple[str, dict[str, list[str]]]] = {
-        "an arm more": ('ablate.arms=["answers_only", "slow", "untouched"]', {"untouched": ["0"]}),
-        "an arm less": ('ablate.arms=["slow"]', {"distilled": ["0"], "slow": ["0"]}),
-        "another seed": ("ablate.seeds=[0, 1]", {"distilled": ["0", "1"]}),
-    }
-    for name, (change, arms) in changes.items():
-        here = copied(made, life.folder / "here")
+    yield from arms_that_fail(life, copied(made, life.folder / "here"))
+    for name, change in ARM_CHANGES.items():
+        here, new = copied(made, life.folder / "here"), copied(life.trained, life.folder / "new")
+        demand(*command, new, "--set", change)
         before = finished_stages(here)
-        demand(*command, here, "--set", change)
+        for step, options, wanted in (("there", ("--set", change), new), ("and back", (), made)):
+            demand(*command, here, *options)
+            if again := [path for path, when in before.items() if finished_stages(here).get(path) != when]:
+                raise Broken(f"{name}, {step}: trained again or lost: {again}")
+            if table(here) != table(wanted):
+                raise Broken(f"{name}, {step}: another table than that of a new ablation")
+            before = finished_stages(here)
+        yield f"ablate, {name}, and back: {len(before) - len(finished_stages(made))} stages more; tables of new ones"
+
+
+def arms_that_fail(life: Life, here: Path) -> Iterator[str]:
+    """An arm with a rate that no training survives, with one and two processes; then with a rate that it survives."""
+    for jobs in ("1", "2"):
+        options = ("--set", "ablate.own.slow.set={'stages.reason.learning_rate' = 1e30}", "--jobs", jobs)
+        shutil.rmtree(here / "ablate" / "arms" / "slow", ignore_errors=True)
+        before = finished_stages(here)
+        code, said = distill("ablate", life.recipe, "--run", here, *options)
+        found = orjson.loads((here / "ablate" / RESULTS).read_bytes())
+        if code != 1 or {*found["failed"]} != {"slow"} or "answers_only" not in found["arms"]:
+            raise Broken(f"an arm that fails: exit code {code}, {found['failed']}\n{said}")
         if again := [path for path, when in before.items() if finished_stages(here).get(path) != when]:
-            raise Broken(f"{name}: trained again: {again}")
-        if missing := {arm: seeds for arm, seeds in arms.items() if table(here).get(arm) != seeds}:
-            raise Broken(f"{name}: {missing} is not in the table {table(here)}")
-        yield f"ablate, {name}: {table(here)}"
+            raise Broken(f"an arm that fails: trained again or lost: {again}")
+        yield f"ablate --jobs {jobs}, an arm that fails: {found['failed']['slow'][:60]}"
+    shutil.rmtree(here / "ablate" / "arms" / "slow")
+    demand("ablate", life.recipe, "--run", here)
+    if (now := orjson.loads((here / "ablate" / RESULTS).read_bytes()))["failed"] or "slow" not in now["arms"]:
+        raise Broken(f"an arm that failed and was corrected: {now['failed']}")
+    yield "ablate, the arm that failed, corrected: in the table"
 
 
 WALKS: dict[str, Callable[[Life, int], Iterator[str]]] = {
@@ -261,10 +290,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("walks", nargs="*", choices=[*WALKS, []], help="default: all four")
     parser.add_argument("--kills", type=int, default=10, help="of each command")
+    parser.add_argument("--of", default="", help="kill this command only")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     broken = 0
     with tempfile.TemporaryDirectory() as folder, Life(Path(folder), options.seed) as life:
+        life.only = options.of
         for name in options.walks or WALKS:
             try:
                 for line in WALKS[name](life, options.kills):

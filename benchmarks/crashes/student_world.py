@@ -191,6 +191,8 @@ class Life:
 
     def __init__(self, folder: Path, seed: int = 0) -> None:
         self.folder, self.chance = folder, random.Random(seed)
+        self.only = ""
+        """What the name of a command begins with that is killed."""
         self._server = ExitStack()
 
     def __enter__(self) -> Self:

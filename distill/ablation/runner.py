@@ -88,7 +88,7 @@ def ablate(
         if recipe.ablate.studies:
             keep_statement(recipe, folder, chosen(recipe, AskedArms())[0], numbers)
         left_out, failed = _Work(recipe, run, steps, on_progress).run_arms(names, numbers, jobs)
-        _write_results(recipe, run, names, skipped | left_out, on_progress)
+        _write_results(recipe, run, names, numbers, skipped | left_out, on_progress)
     if failed:
         listed = "; ".join(f"{job.arm}, seed {job.seed}" for job in failed)
         raise ArmsFailed(
@@ -106,16 +106,31 @@ def report_finished(
     names, skipped = chosen(recipe, asked)
     folder = run / ABLATE
     with locked(folder):
-        _write_results(recipe, run, names, skipped, on_progress)
+        _write_results(recipe, run, names, asked.seeds_of(recipe), skipped, on_progress)
     return folder
 
 
 def _write_results(
-    recipe: Recipe, run: Path, names: Sequence[str], skipped: Mapping[str, str], on_progress: ProgressCallback
+    recipe: Recipe,
+    run: Path,
+    names: Sequence[str],
+    seeds: Sequence[int],
+    skipped: Mapping[str, str],
+    on_progress: ProgressCallback,
 ) -> None:
-    """Write results and report of `names` and of the arms that earlier commands finished."""
-    folder = run / ABLATE
-    result, outdated = _current(recipe, run, finished_arms(recipe, run, names))
+    """Write results and report of `names` and of the arms of studies, with the recipe's seeds and `seeds`."""
+    folder, shown = run / ABLATE, {*recipe.ablate.seeds, *seeds}
+    finished = finished_arms(recipe, run, names)
+    others = sorted({seed for by_seed in finished.values() for seed in by_seed} - shown)
+    skipped = dict(skipped) | {
+        f"seed {seed}": f"finished, but not in ablate.seeds; --seed {seed} shows it too" for seed in others
+    }
+    of_shown = {
+        name: kept
+        for name, by_seed in finished.items()
+        if (kept := {seed: result for seed, result in by_seed.items() if seed in shown})
+    }
+    result, outdated = _current(recipe, run, of_shown)
     if REFERENCE not in result:
         why = outdated.get(REFERENCE, "no seed is finished")
         raise StaleError(f"{folder}: {REFERENCE}: {why}; run {run_command('ablate', recipe.path, run)} first")
@@ -127,9 +142,9 @@ def _write_results(
     except DataError as error:  # belongs to the studies that ask for them
         fits = error
     failed = {
-        name: reasons(others)
+        name: reasons(noted)
         for name, by_seed in noted_failures(run, [*names, *_studied(recipe)]).items()
-        if (others := {seed: why for seed, why in by_seed.items() if seed not in result.get(name, {})})
+        if (noted := {seed: by_seed[seed] for seed in by_seed.keys() & shown - result.get(name, {}).keys()})
     }
     left_out = dict(skipped) | {name: why for name, why in outdated.items() if name not in {*skipped, *failed}}
     results.write(recipe, folder, result, left_out, fits, failed=failed)

@@ -189,6 +189,17 @@ def test_a_report_of_what_is_finished_trains_nothing(here: Path) -> None:
     assert not place(run, "random", 1).exists()
 
 
+def test_a_seed_that_the_recipe_no_longer_names_leaves_the_table_and_comes_back_with_it(here: Path) -> None:
+    run, before = here / "run", results(here)
+    mine = load(here).model_copy(update={"ablate": load(here).ablate.model_copy(update={"seeds": (0,)})})
+    report_finished(mine, run)
+    found = results(here)
+    assert found["seeds"] == [0] and list(found["arms"]["random"]["seeds"]) == ["0"]
+    assert found["skipped"]["seed 1"] == "finished, but not in ablate.seeds; --seed 1 shows it too"
+    report_finished(mine, run, AskedArms(seeds=[1]))
+    assert results(here)["arms"] == before["arms"]
+
+
 def test_an_arm_made_with_other_settings_is_left_out_with_what_differs(here: Path) -> None:
     run = here / "run"
     stage = place(run, "random", 0) / "train" / "reason"
