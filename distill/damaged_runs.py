@@ -23,7 +23,10 @@ from distill.run_log import LOG, OLDER
 from distill.trace_records.trace_lines import trace_fault
 
 _SKIPPED = (layout.CHECKPOINTS, layout.CACHE, "previous")
-_RECORDS = (layout.METRICS, layout.VALIDATION, layout.VALIDATION_PAGE, layout.PARTS, layout.COVERAGE, layout.WEIGHTS)
+_RECORDS = (
+    *(layout.METRICS, layout.VALIDATION, layout.VALIDATION_PAGE, layout.PARTS),
+    *(layout.COVERAGE, layout.WEIGHTS, layout.IMAGES),
+)
 """What a stage of training notes of itself; nothing is made from it."""
 _SHOWN = 5
 _UNREAD = (ValueError, FileNotFoundError, LookupError, TypeError, AttributeError)

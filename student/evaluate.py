@@ -18,9 +18,9 @@ import orjson
 from distill.artifacts.files import describe, locked, write_bytes, write_json
 from distill.artifacts.integrity import changed
 from distill.artifacts.journal import write_jsonl
-from distill.artifacts.layout import DIAGNOSIS, EVAL_METRICS, HEALTH, PREDICTIONS, REPORT, SETTINGS
+from distill.artifacts.layout import DIAGNOSIS, EVAL_METRICS, HEALTH, IMAGES, PREDICTIONS, REPORT, SETTINGS
 from distill.artifacts.manifest import MANIFEST, Manifest, changes, differences, fingerprint, set_aside, versions
-from distill.data.source_images import pictures_of, require_same_pictures
+from distill.data.source_images import ImagesRead, require_same_images
 from distill.diagnosis import odd_images
 from distill.diagnosis.row_groups import StepRows, read_rows_left
 from distill.errors import DataError, StaleError
@@ -81,12 +81,14 @@ def evaluate(
         manifest = Manifest.read(folder)
         if manifest is not None:
             _require_same(folder, "was made from", manifest.fields, fields)
-            require_same_pictures(recipe, [recipe.eval.data], manifest.inputs, str(folder))
+            require_same_images(recipe, folder)
             same = manifest.fingerprint == fingerprint(fields)
             is_measured = _settings_counts(recipe).items() <= manifest.counts.items()
             if same and is_measured and not changed(folder, manifest.outputs.items()):
                 return manifest
+        images = ImagesRead(recipe)
         samples, left_out = questions.read_questions(recipe)
+        images.add(recipe.eval.data, [ref for sample in samples for ref in sample.images])
         rounds = questions.question_sets(recipe, samples)
         known = partial(collect_replies.read_replies, folder / REPLIES, arms.values())
         replies = known()
@@ -109,6 +111,7 @@ def evaluate(
             replies = known()
         judged_rounds = [_score_replies(recipe, arms, each, replies, on_progress) for each in rounds]
         learned = _score_learned(recipe, arms, learned_rows.learned_set(sets), replies)
+        images.write(folder)
         written = _write_results(recipe, folder, arms, judged_rounds, learned, samples, left_out)
         seconds = (seconds_before or 0.0) + (manifest.seconds if manifest is not None else seconds_of_replies)
         if work or manifest is None:
@@ -329,14 +332,15 @@ def _manifest(
     questions = len(written[PREDICTIONS]) // len(arms)
     all_predictions = [line for predictions in written.values() for line in predictions]
     counted = [line["tokens"] for line in all_predictions if line["tokens"] is not None]
+    images = [IMAGES] if (folder / IMAGES).is_file() else []
     return Manifest(
         stage="eval",
         fingerprint=fingerprint(fields),
         fields=fields,
-        inputs={arm: evaluated.key for arm, evaluated in arms.items()} | pictures_of(recipe, [recipe.eval.data]),
+        inputs={arm: evaluated.key for arm, evaluated in arms.items()},
         outputs={
             **{name: describe(folder / name, len(predictions)) for name, predictions in written.items()},
-            **{name: describe(folder / name) for name in (REPLIES, EVAL_METRICS, REPORT)},
+            **{name: describe(folder / name) for name in (REPLIES, EVAL_METRICS, REPORT, *images)},
         },
         counts={
             "arms": len(arms),

@@ -15,13 +15,13 @@ from distill.artifacts.files import describe, directory_sha256, locked, storage_
 from distill.artifacts.layout import CACHE, CHECKPOINTS
 from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, finished, flatten, set_aside, versions
 from distill.data import reader
-from distill.data.source_images import require_same_pictures
+from distill.data.source_images import require_same_images
 from distill.errors import RecipeError, StaleError
 from distill.jobs import JobPool
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.eval import BASE
-from distill.recipe.sections.stages import Stage, lineage, sources_of, start_of
+from distill.recipe.sections.stages import Stage, lineage, start_of
 from distill.types import ProgressCallback, unwatched
 from student.data import rows
 from student.distributed import processes
@@ -166,7 +166,7 @@ class _Training:
             if manifest is None:
                 unfinished.append(stage)
             else:
-                require_same_pictures(self.recipe, sources_of(stage), manifest.inputs, str(folder))
+                require_same_images(self.recipe, folder)
                 saved_model.require_saved(self.run, stage.name)
                 stages.clean(folder)
                 manifests[stage.name] = manifest
@@ -271,6 +271,8 @@ def _require_start(recipe: Recipe, run: Path, stage: str, fields: Mapping[str, M
             f"{run / 'train' / start}: the stage to start from is unfinished; "
             f"run `distill train --stage {start}` first"
         )
+    if start is not None:
+        require_same_images(recipe, run / "train" / start)
 
 
 def _remedy(stage: str) -> str:

@@ -70,9 +70,11 @@ FAILED = "failed.json"
 ROUNDS, ROUNDS_RESULTS = "rounds", "rounds.json"
 """In the run directory: the run directories of rounds by number, and what is known of every pass."""
 
+IMAGES, COMPARED_IMAGES = "read_images.parquet", ".read_images.parquet"
+"""In the folder of a training stage and in `eval/`: the images that it read, and the same as they were compared last
+(distill/data/source_images.py)."""
+
 _PART = "part-"
-PICTURES = "pictures."
-"""Before the name of a source in the inputs of a manifest: the digest of its first pictures."""
 
 
 def model_folder(run: Path, stage: str) -> Path:

@@ -4,17 +4,20 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from distill.artifacts.files import directory_sha256, file_sha256
 from distill.artifacts.journal import read_jsonl
-from distill.artifacts.layout import PICTURES, QUARANTINE, SAMPLES
+from distill.artifacts.layout import IMAGES, QUARANTINE, SAMPLES
 from distill.artifacts.manifest import Manifest
 from distill.errors import DistillError
 from distill.planning.edited_code import Noted, code_of_source, is_same_code, manifests
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.types import BadRow
+
+if TYPE_CHECKING:
+    from distill.data.source_images import ComparedImages
 
 # Names of teachers, students and sources may hold dots.
 _MODEL = re.compile(r"(teachers\..+|student|eval\.students\..+)\.(model|vision|language|adapter)")
@@ -27,9 +30,7 @@ _IMAGES = re.compile(r"data\.(.+)\.images_root")
 def is_moved(path: str, before: tuple[Recipe, Any], now: tuple[Recipe, Any], run: Path | None) -> bool:
     """Whether the values of a key, each with its recipe, lead to one content.
 
-    Where the old path is gone, what `run` noted of it counts; without a note the content counts as another one. A
-    folder of images is compared as the stages do that read it: all images for the questions of teachers, else the
-    first ones.
+    Where the old path is gone, what `run` noted of it counts; without a note the content counts as another one.
     """
     if images := _IMAGES.fullmatch(path):
         return (_are_same_questions if images[1] == ASKED else _are_same_images)(before[0], now[0], images[1], run)
@@ -69,12 +70,26 @@ def noted_content(path: str, recipe: Recipe, value: Any, run: Path) -> Noted:
 
 
 def _noted_images(recipe: Recipe, name: str, run: Path) -> Noted:
-    """What the stages noted of the first images of a source. One that noted none compares none: it stays."""
-    noted = {stage: made.inputs[key] for stage, made in manifests(run) if (key := f"{PICTURES}{name}") in made.inputs}
-    there = _first_images(recipe, name) if noted else ""
-    other = {stage for stage, digest in noted.items() if there and digest != there}
+    """What the stages noted of the images of a source. One that noted none compares none: it stays."""
+    found = _compared_images(recipe, name, run)
+    other = {stage for stage, compared in found.items() if compared.changed}
     stages = {"generate", "filter", "eval", "rounds", *(f"train:{stage.name}" for stage in recipe.stages)}
     return Noted(frozenset(stages - other), frozenset(other))
+
+
+def _compared_images(recipe: Recipe, name: str, run: Path) -> dict[str, "ComparedImages"]:
+    """The images of a source beside the records of the stages that read them; empty for an unusable source."""
+    folders = {stage: run / stage.replace(":", "/") for stage, _ in manifests(run)}
+    recorded = {stage: folder for stage, folder in folders.items() if (folder / IMAGES).is_file()}
+    if not recorded:
+        return {}
+    from distill.data.source_images import compare_images
+
+    try:
+        found = {stage: compare_images(recipe, folder).get(name) for stage, folder in recorded.items()}
+    except DistillError:
+        return {}
+    return {stage: compared for stage, compared in found.items() if compared is not None}
 
 
 def _is_written_since(folder: Path, noting: list[Manifest]) -> bool:
@@ -135,21 +150,11 @@ def _noted_rows(run: Path) -> tuple[int, int] | None:
 
 
 def _are_same_images(before: Recipe, now: Recipe, source: str, run: Path | None) -> bool:
-    there = _first_images(now, source)
-    if not there:
-        return False
-    noted = (manifest.inputs.get(f"{PICTURES}{source}") for _, manifest in manifests(run)) if run else ()
-    return there == _first_images(before, source) or there in noted
-
-
-def _first_images(recipe: Recipe, source: str) -> str:
-    """Digest of the first images of a source; empty where they cannot be read."""
-    from distill.data.source_images import pictures_digest
-
-    try:
-        return pictures_digest(recipe, source)
-    except DistillError:
-        return ""
+    noted = _compared_images(now, source, run) if run is not None else {}
+    if any(compared.are_same for compared in noted.values()):
+        return True
+    rows = _rows(now, source)
+    return rows is not None and rows == _rows(before, source)
 
 
 def _notes(run: Path, path: str, source: str | None) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Any
 from distill.artifacts.layout import PLAN_STATE, SAMPLES
 from distill.local_paths import is_store_address
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import ASKED
 from distill.reports.text_table import counted
 
 
@@ -31,9 +32,9 @@ def are_images_elsewhere(recipe: Recipe, run: Path) -> bool:
     """
     if (made_from := _made_from(run)) is None:
         return False
-    from teacher.store.plan_images import images_root
+    from distill.data.source_images import images_root
 
-    return bool(made_from["root"] != images_root(recipe))
+    return bool(made_from["root"] != images_root(recipe, ASKED))
 
 
 def read_again(recipe: Recipe, run: Path) -> Iterator[str]:

@@ -26,7 +26,7 @@ from distill.artifacts.manifest import fingerprint
 from distill.data.arrow import read_columns, table_of
 from distill.data.images.file_statuses import file_statuses
 from distill.data.reader import samples, source_fields
-from distill.data.source_images import pictures_digest
+from distill.data.source_images import images_root
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Sample
@@ -205,7 +205,7 @@ def build_index(recipe: Recipe, sources: Sequence[str], folder: Path, *, images:
             "format": FORMAT,
             "look": image_match.VERSION if images else None,
             "sources": [
-                [name, fingerprint(source_fields(recipe, name)), pictures_digest(recipe, name)] for name in sources
+                [name, fingerprint(source_fields(recipe, name)), images_root(recipe, name)] for name in sources
             ],
         }
     )

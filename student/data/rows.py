@@ -7,6 +7,7 @@ other sources, also filtered datasets. Does not cover tokens (student/data/encod
 
 import hashlib
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from distill.artifacts.layout import by_number, rollouts_folder, train_data_fold
 from distill.artifacts.manifest import Manifest, flatten, require
 from distill.data import reader, sources
 from distill.data.images import image_cells, image_files
-from distill.errors import DataError
+from distill.errors import DataError, ImageError
 from distill.local_paths import run_command
 from distill.rationale import NO_THINK, Style, join
 from distill.recipe.recipe import Recipe
@@ -33,6 +34,7 @@ from distill.types import BadRow, ImageRef
 NO_ANSWER = "no_answer"
 MALFORMED = "malformed_row"
 """A trace without a required field, for example after an edit of the dataset by hand."""
+_NAMED_BY_CONTENT = re.compile(r"[0-9a-f]{16}")
 _READ_ROWS = 256
 _COLUMNS = ("images", "messages", "answer", "rationale", "sample_id", "trace_id", "teacher", "weight", "signals")
 
@@ -165,6 +167,9 @@ def _traces(
         for position, values in enumerate(_values(file)):
             try:
                 row = _trace(values, file, position, source, stage, recipe.filter.rationale)
+            except ImageError as error:
+                dropped[error.reason] += 1
+                continue
             except (TypeError, ValueError, AttributeError, IndexError):
                 dropped[MALFORMED] += 1
                 continue
@@ -218,13 +223,7 @@ def _trace(values: dict[str, Any], file: Path, position: int, source: str, stage
     signals = orjson.loads(values.get("signals") or "{}")
     pass_rate = signals.get("question_pass_rate")
     refs = tuple(
-        ImageRef(
-            sha256=image_files.sha256(image_cells.cell_bytes(cell)),
-            path=str(file),
-            column="images",
-            row=position,
-            index=index,
-        )
+        ImageRef(sha256=_digest(cell), path=str(file), column="images", row=position, index=index)
         for index, cell in enumerate(values["images"])
     )
     return TrainingRow(
@@ -241,6 +240,16 @@ def _trace(values: dict[str, Any], file: Path, position: int, source: str, stage
         rejected=stage.preference is not None and signals.get("answer_verdict") == "wrong",
         difficulty=0.5 if pass_rate is None else 1 - float(pass_rate),
     )
+
+
+def _digest(cell: dict[str, Any]) -> str:
+    """The sha256 of an image of a trace. Raises ImageError for another image than the teacher was asked about: the
+    filter names each by its digest."""
+    digest = image_files.sha256(image_cells.cell_bytes(cell))
+    name = Path(str(cell["path"])).stem
+    if _NAMED_BY_CONTENT.fullmatch(name) and not digest.startswith(name):
+        raise ImageError("changed_image", f"{cell['path']}: another image than that of the trace")
+    return digest
 
 
 def _weight(value: float | None) -> float:

@@ -8,11 +8,9 @@ import numpy as np
 import orjson
 
 from distill.artifacts.files import describe, write_json
-from distill.artifacts.layout import ADAPTER, COVERAGE, DIAGNOSIS, METRICS, MODEL, PARTS, WEIGHTS
+from distill.artifacts.layout import ADAPTER, COVERAGE, DIAGNOSIS, IMAGES, METRICS, MODEL, PARTS, WEIGHTS
 from distill.artifacts.manifest import Manifest, canonical, fingerprint, versions
-from distill.data.source_images import pictures_of
 from distill.diagnosis.row_groups import as_fields
-from distill.recipe.sections.stages import sources_of
 from distill.reports import findings
 from student.training import diagnosis
 from student.training.trained_rows import read_trained_rows
@@ -37,7 +35,6 @@ def write_manifest(work: "StageRun") -> Manifest:
         fingerprint=fingerprint(work.fields),
         fields=orjson.loads(canonical(work.fields)),
         inputs={f"frozen.{role}": digest for role, digest in frozen.items()}
-        | pictures_of(work.recipe, sources_of(work.stage))
         | ({"kernels": work.kernels["kernels"]} if work.kernels else {}),
         outputs={file.relative_to(folder).as_posix(): describe(file) for file in _outputs(work)},
         counts=counts,
@@ -83,5 +80,6 @@ def _outputs(work: "StageRun") -> list[Path]:
     files += [*(folder / ADAPTER).iterdir()] if stage.lora else []
     files += [folder / COVERAGE] if stage.divergence else []
     files += [folder / WEIGHTS] if stage.visual else []
+    files += [folder / IMAGES] if (folder / IMAGES).is_file() else []
     files += [path for path in early_stopping.output_files(folder) if path.is_file()] if stage.validation else []
     return sorted(files)

@@ -32,6 +32,7 @@ from distill.artifacts.layout import (
     WEIGHTS,
 )
 from distill.artifacts.manifest import begin, fingerprint
+from distill.data.source_images import ImagesRead
 from distill.errors import TooFewRows
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import AUTO, Stage
@@ -186,8 +187,9 @@ class StageRun:
         if self.stage.rollouts is not None:
             weighted = partial(scored_rollouts.scored_alone, self.run, self.stage, dropped)
             dropped += scored_rollouts.count_left_out(rows.data_folder(self.run, self.stage))
+        images = ImagesRead(self.recipe)
         examples = encode(
-            rows.read(self.recipe, self.run, self.stage, dropped),
+            images.noting(rows.read(self.recipe, self.run, self.stage, dropped)),
             self.encoder,
             self.store,
             RowLimits(self.stage.max_length, self.max_pixels, self.stage.too_long),
@@ -196,6 +198,7 @@ class StageRun:
                 path, whole_pairs(examples, dropped) if self.stage.preference else weighted(examples)
             ),
         )
+        images.write(self.folder)
         if visual is not None:
             self._note_weights(visual)
         # Replayed rows alone have no share of the tokens.

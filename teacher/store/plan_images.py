@@ -12,26 +12,12 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.layout import PLAN_STATE, SAMPLES
 from distill.artifacts.manifest import fingerprint
-from distill.data import sources
 from distill.data.images.file_statuses import file_statuses
 from distill.local_paths import is_store_address
-from distill.recipe.recipe import Recipe
-from distill.recipe.sections.data import ASKED
 
 _PATHS_AT_ONCE = 1 << 16
 _STATE_KEYS = frozenset({"made_from", "files", "rows", "source", "extends", "routed"})
 _MADE_FROM = frozenset({"settings", "content", "limit", "root", "images", "unreadable"})
-
-
-def images_root(recipe: Recipe) -> str:
-    """The folder that image paths start from, for other pictures may lie in another one; empty for a hub name."""
-    source = recipe.data[ASKED]
-    if source.images_root is not None:
-        return recipe.place(source.images_root)
-    if not sources.is_there(recipe, ASKED):
-        return ""
-    table = sources.locate(recipe, ASKED)
-    return table.root_address or str(table.root)
 
 
 def images_state(path: Path) -> str:

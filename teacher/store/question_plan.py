@@ -24,6 +24,7 @@ from distill.artifacts.layout import PLAN_STATE, QUARANTINE, SAMPLES
 from distill.artifacts.manifest import fingerprint, flatten
 from distill.data import reader, sample_files, sources
 from distill.data.grown_sources import source_files, unchanged_start
+from distill.data.source_images import images_root
 from distill.errors import DataError, RecipeError
 from distill.ocr import reader as reader_of_text
 from distill.recipe.effects import affecting
@@ -151,7 +152,7 @@ def plan_inputs(recipe: Recipe, folder: Path, fields: Mapping[str, Any], limit: 
         "settings": fingerprint(fields),
         "content": source_digest(recipe),
         "limit": limit or 0,
-        "root": plan_images.images_root(recipe),
+        "root": images_root(recipe, ASKED),
         "images": plan_images.images_state(folder / SAMPLES),
     }
 

@@ -17,7 +17,7 @@ import tomli_w
 from PIL import Image
 
 from distill.artifacts.manifest import Manifest, fingerprint
-from distill.data.source_images import pictures_digest
+from distill.data import reader
 from distill.planning.redo import compare_recipes
 from distill.recipe.base import Section
 from distill.recipe.effects import affecting, inner_sections, recipe_keys
@@ -72,6 +72,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def images_of(recipe: Recipe, name: str) -> dict[str, list[str]]:
+    """The images that a stage reads of a source, as it compares them later."""
+    return {"images": [ref.sha256 for row in reader.samples(recipe, name) for ref in row.images]}
+
+
 def identities(recipe: Recipe, folder: Path) -> dict[str, str]:
     """What identifies each result of a recipe, each for itself: what it starts from is taken as given."""
     models = question_plan.check_teachers(recipe)
@@ -96,10 +101,10 @@ def identities(recipe: Recipe, folder: Path) -> dict[str, str]:
         "train": fingerprint(
             {
                 "stages": list(stage_fields(recipe, folder / "run").items()),
-                "pictures": [pictures_digest(recipe, name) for stage in recipe.stages for name in sources_of(stage)],
+                "images": [images_of(recipe, name) for stage in recipe.stages for name in sources_of(stage)],
             }
         ),
-        "eval": evaluate.identity(recipe, folder / "run") + pictures_digest(recipe, recipe.eval.data),
+        "eval": evaluate.identity(recipe, folder / "run") + fingerprint(images_of(recipe, recipe.eval.data)),
         "rounds": fingerprint(affecting(recipe.rounds, "rounds")),
         "ablate": fingerprint(affecting(recipe.ablate, "ablate")),
     }

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from distill.data import reader
+from distill.data.source_images import ImagesRead
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow, Sample
@@ -80,3 +81,13 @@ def write_table(folder: Path, kind: str, rows: list[dict[str, Any]]) -> str:
     else:
         pq.write_table(pa.Table.from_pylist(rows), path)
     return path.name
+
+
+def note_read_images(folder: Path, recipe: Recipe, name: str = "questions") -> Path:
+    """What a stage leaves in its folder that has read the images of a source."""
+    folder.mkdir(parents=True, exist_ok=True)
+    images = ImagesRead(recipe)
+    for row in reader.samples(recipe, name):
+        images.add(name, row.images)
+    images.write(folder)
+    return folder

@@ -1,12 +1,18 @@
 """Pictures exchanged under a recipe are noticed, though no fingerprint of a stage digests them."""
 
+import os
 from pathlib import Path
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from source_rows import note_read_images
 
-from distill.data.source_images import pictures_digest, pictures_of, require_same_pictures
+from distill.artifacts.layout import COMPARED_IMAGES, IMAGES
+from distill.data.images import image_files
+from distill.data.source_images import compare_images, require_same_images
 from distill.errors import StaleError
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
@@ -32,21 +38,75 @@ def with_root(recipe: Recipe, root: str) -> Recipe:
     return load(recipe.path, {"data.questions.images_root": root})
 
 
-def test_a_finished_stage_refuses_other_pictures_and_takes_the_same_ones_from_elsewhere(recipe: Recipe) -> None:
-    before = pictures_of(recipe, ["questions"])
-    require_same_pictures(recipe, ["questions"], before, "train/align")
-    with pytest.raises(StaleError, match=r"train/align was made from other images of \[data.questions\].*others"):
-        require_same_pictures(with_root(recipe, "others"), ["questions"], before, "train/align")
-    (recipe.path.parent / "images").rename(recipe.path.parent / "moved")
-    require_same_pictures(with_root(recipe, "moved"), ["questions"], before, "train/align")
+def test_a_finished_stage_refuses_other_images_and_takes_the_same_ones_from_elsewhere(
+    recipe: Recipe, tmp_path: Path
+) -> None:
+    stage = note_read_images(tmp_path / "align", recipe)
+    require_same_images(recipe, stage)
+    with pytest.raises(
+        StaleError, match=r"align was made from other images of \[data.questions\]: 12 of the 12 .*others"
+    ):
+        require_same_images(with_root(recipe, "others"), stage)
+    (tmp_path / "images").rename(tmp_path / "moved")
+    require_same_images(with_root(recipe, "moved"), stage)
+    (tmp_path / "images").symlink_to("moved")
+    require_same_images(recipe, stage)
+    (tmp_path / "images").unlink()
+    (tmp_path / "images").symlink_to("others")
+    with pytest.raises(StaleError, match="other images"):
+        require_same_images(recipe, stage)
 
 
-def test_a_manifest_without_the_digest_and_pictures_that_are_away_are_taken_as_they_are(recipe: Recipe) -> None:
-    before = pictures_of(recipe, ["questions"])
-    require_same_pictures(with_root(recipe, "others"), ["questions"], {}, "train/align")
-    (recipe.path.parent / "images" / "3.png").unlink()
-    assert pictures_digest(recipe, "questions") == ""
-    require_same_pictures(recipe, ["questions"], before, "train/align")
+def test_images_that_are_away_and_a_damaged_record_are_no_other_images(recipe: Recipe, tmp_path: Path) -> None:
+    stage = note_read_images(tmp_path / "align", recipe)
+    (tmp_path / "images" / "3.png").unlink()
+    require_same_images(recipe, stage)
+    assert compare_images(recipe, stage)["questions"].missing == 1
+    (stage / IMAGES).write_bytes(b"PAR1")
+    assert compare_images(recipe, stage) == {}
+
+
+def test_only_files_of_another_size_or_time_are_read_again_and_only_once(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, read_bytes = [], image_files.read_bytes
+    stage = note_read_images(tmp_path / "align", recipe)
+    monkeypatch.setattr(image_files, "read_bytes", lambda ref: read.append(Path(ref.path).name) or read_bytes(ref))
+    require_same_images(recipe, stage)
+    assert len(read) == 12, "they came just before they were noted: another one may have taken their place since"
+    require_same_images(recipe, stage)
+    assert len(read) == 12
+    os.utime(tmp_path / "images" / "5.png")
+    assert compare_images(recipe, stage)["questions"].are_same
+    require_same_images(recipe, stage)
+    require_same_images(recipe, stage)
+    assert read[12:] == ["5.png", "5.png"], "a look remembers nothing, a stage does"
+    note_read_images(stage, recipe)
+    assert not (stage / COMPARED_IMAGES).exists()
+
+
+def test_images_that_a_file_of_several_holds_are_compared_one_by_one(recipe: Recipe, tmp_path: Path) -> None:
+    images = [{"bytes": (tmp_path / "images" / f"{number}.png").read_bytes()} for number in range(12)]
+    shared = tmp_path / "images" / "shared.parquet"
+    pq.write_table(pa.table({"image": images}), shared)
+    rows = [
+        orjson.dumps({"question": f"{n}?", "image": {"path": "shared.parquet", "column": "image", "row": n}})
+        for n in range(12)
+    ]
+    (tmp_path / "questions.jsonl").write_bytes(b"\n".join(rows))
+    stage = note_read_images(tmp_path / "align", recipe)
+    require_same_images(recipe, stage)
+    images[10] = {"bytes": (tmp_path / "others" / "10.png").read_bytes()}
+    pq.write_table(pa.table({"image": images}), shared)
+    assert compare_images(recipe, stage)["questions"].changed == [str(shared)]
+
+
+def test_a_source_whose_table_holds_its_images_needs_no_record(recipe: Recipe, tmp_path: Path) -> None:
+    """The fingerprint of a stage covers the table."""
+    images = [{"bytes": (tmp_path / "images" / f"{number}.png").read_bytes()} for number in range(12)]
+    pq.write_table(pa.table({"image": images, "question": [f"{n}?" for n in range(12)]}), tmp_path / "all.parquet")
+    inside = load(recipe.path, {"data.questions.source": "all.parquet"})
+    assert not (note_read_images(tmp_path / "align", inside) / IMAGES).exists()
 
 
 def test_another_folder_of_pictures_has_the_questions_planned_again(recipe: Recipe, tmp_path: Path) -> None:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from source_rows import note_read_images
 
 from distill.artifacts.files import directory_sha256, file_sha256
 from distill.artifacts.manifest import Manifest, flatten
-from distill.data.source_images import pictures_of
 from distill.planning.redo import compare_recipes
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
@@ -123,7 +123,8 @@ def test_images_replaced_in_place_are_a_change_of_the_stages_that_saw_the_former
     now, run = with_own_images(recipe), recipe.path.parent / "run"
     now = load(now.path, {"data.captions.format": "plain", "data.captions.answer_type": "number"})
     for stage, name in (("train/first", "captions"), ("train/second", "captions"), ("eval", "seen")):
-        Manifest(stage=stage[:5], fingerprint="", fields={}, inputs=pictures_of(now, [name])).write(run / stage)
+        Manifest(stage=stage[:5], fingerprint="", fields={}).write(run / stage)
+        note_read_images(run / stage, now, name)
     assert causes(now) == {}
     Image.new("RGB", (8, 8), (9, 9, 9)).save(recipe.path.parent / "captions2.png")
     assert causes(now) == {
@@ -131,9 +132,7 @@ def test_images_replaced_in_place_are_a_change_of_the_stages_that_saw_the_former
         "train:second": ["data.captions.images_root"],
         "eval": ["train"],
     }
-    Manifest(stage="train", fingerprint="", fields={}, inputs=pictures_of(now, ["captions"])).write(
-        run / "train/second"
-    )
+    note_read_images(run / "train/second", now, "captions")
     assert "train:second" not in causes(now)
     (recipe.path.parent / "seen0.png").write_bytes((recipe.path.parent / "captions2.png").read_bytes())
     assert causes(now)["eval"] == ["data.seen.images_root", "train"]

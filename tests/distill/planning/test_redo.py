@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pytest
 from PIL import Image
+from source_rows import note_read_images
 from typer.testing import CliRunner
 
 from distill.artifacts.files import directory_sha256, write_json
@@ -21,7 +22,6 @@ from distill.artifacts.manifest import Manifest, Output, flatten
 from distill.cli import app
 from distill.data import reader
 from distill.data.sample_files import write_samples
-from distill.data.source_images import pictures_of
 from distill.planning.outdated import outdated
 from distill.planning.redo import compare_recipes
 from distill.planning.redo_text import redo_text
@@ -424,8 +424,10 @@ def note_images(run: Path, recipe: Recipe) -> None:
     write_samples(run / "generate" / SAMPLES, samples[1:])
     (run / "generate" / QUARANTINE).write_bytes(seal({"sample_id": samples[0].id, "reason": "no_teacher"}))
     note("generate", run)
-    note("train", run, "align", inputs=pictures_of(recipe, ["captions"]))
-    note("eval", run, inputs=pictures_of(recipe, ["test"]))
+    note("train", run, "align")
+    note_read_images(run / "train" / "align", recipe, "captions")
+    note("eval", run)
+    note_read_images(run / "eval", recipe, "test")
 
 
 def test_the_same_images_in_another_folder_make_nothing_stale_even_where_the_old_folder_is_gone(
@@ -444,14 +446,12 @@ def test_the_same_images_in_another_folder_make_nothing_stale_even_where_the_old
     assert {"generate", "train:align", "eval"} <= {*compare_recipes(before, now, run).causes}
 
 
-def test_all_images_of_the_teachers_questions_are_compared_and_the_first_ones_of_other_sources(
-    pictured: Path,
-) -> None:
+def test_all_images_of_a_source_are_compared(pictured: Path) -> None:
     before, now = with_images(pictured, "old"), with_images(pictured, "new")
     Image.new("RGB", (8, 8), (9, 9, 9)).save(pictured.parent / "new" / "11.png")
     changes = {change.path: change.moved for change in compare_recipes(before, now).changes}
     moved = {name: changes[f"data.{name}.images_root"] for name in ("questions", "captions", "test")}
-    assert moved == {"questions": False, "captions": True, "test": True}
+    assert moved == {"questions": False, "captions": False, "test": False}
 
 
 def test_names_with_dots_are_whole_names(recipe: Path) -> None:
