@@ -1,6 +1,8 @@
 """What it costs to note the images that a stage reads, and to compare them at the start of a finished stage.
 
-python benchmarks/train/read_images.py --images 10000 --work DIR
+    python benchmarks/train/read_images.py --images 10000 --work DIR
+
+Takes 20 s.
 """
 
 import argparse
