@@ -28,8 +28,8 @@ _END = re.compile(
     rf"\n\s*(?=\S)|(?:{_SHORT_FORM}|(?=\.\s+{_BEGINS}))[.!?][\"'”’)\]]*\s+(?=[^\sa-z])|(?<=[。！？।؟])\s*(?=\S)"
 )
 _LEADS_IN: Final = (
-    r"so|thus|therefore|hence|consequently|accordingly|overall|altogether|in conclusion|in short|in summary|in total"
-    r"|as a result|finally|that means|this means|which means|meaning|that is why|i\.e\.|that is"
+    r"so|thus|therefore|hence|consequently|accordingly|overall|altogether|all in all|in conclusion|in short"
+    r"|in summary|in total|as a result|finally|that means|this means|which means|meaning|that is why|i\.e\.|that is"
     r"|also|folglich|somit|daher|deshalb|insgesamt|d\.h\."
     r"|donc|ainsi|par conséquent|au total|en conclusion|así que|por (?:lo )?tanto|entonces|es decir|en total"
     r"|en conclusión|quindi|dunque|perciò|in totale|cioè|portanto|então|assim|ou seja"
@@ -46,6 +46,7 @@ _CLAUSE = re.compile(
     r"|\s(?:shows?|suggests?|tells?|means?|indicates?|proves?|confirms?)\sthat\s"
     r"|,\s(?=(?:it|this|that|she|he|they)\smust\sbe\s)"
     r"|,\s(?:which|that) (?:belongs to|corresponds to|gives|makes|means)\s"
+    r"|[，,]\s?(?:一共|总共|總共|合计)[是有为為]?|\sकुल\s"
     r"|\s?[→⇒⟹]\s?|[，,。](?:所以|因此|因而|よって|したがって|つまり|だから)[,，、]?|^(?=[^=]*?[^\W\d_]{3})[^=]+\s=\s(?=[^=,;]+$)"
     r"|(?<=\d)\s(?:makes?|leaves?|gives?|equals?|ergibt|macht|font|fait|dan|fanno)\s",
     re.IGNORECASE,
@@ -113,11 +114,17 @@ def _of_last_sentence(sentences: Sequence[str], question: str) -> Iterator[str]:
         yield clause
     if not before:
         return
-    if (lead_in := _LEAD_IN.match(last)) is not None:
+    if _IS_POLAR.match(last):
+        yield last
+    elif (lead_in := _LEAD_IN.match(last)) is not None:
         yield last[lead_in.end() :]
     elif (inner := _INSIDE.search(last)) is not None:
         yield last[: inner.start()] + last[inner.end() :]
-    elif len(sentences) >= _FEWEST and (_is_about(last, before, question) or _is_bare(last, before[-1], question)):
+    elif len(sentences) >= _FEWEST and (
+        _is_about(last, before, question)
+        or _is_bare(last, before[-1], question)
+        or (_names_asked(last, question) and not _STATED.fullmatch(before[-1]))
+    ):
         yield last
 
 
@@ -145,6 +152,32 @@ def _is_bare(last: str, before: str, question: str) -> bool:
     return _has_only(last, question) and not _has_only(before, question)
 
 
+def _names_asked(last: str, question: str) -> bool:
+    """Whether a sentence says which one the question asks for, and nothing else: the oldest is Agnes."""
+    stated = _STATED.fullmatch(last)
+    if stated is None or len(stated["value"].split()) > _FEW_WORDS + 1 or not _has_only(stated["asked"], question):
+        return False
+    return _has_words(stated["asked"], question, _RANKS)
+
+
+def _has_words(sentence: str, question: str, kind: re.Pattern[str]) -> bool:
+    """Whether a sentence has all words of a kind that its question has."""
+    return {word for word in tokens(question[:_LONGEST_SENTENCE]) if kind.fullmatch(word)} <= {*tokens(sentence)}
+
+
+_IS_POLAR = re.compile(r"(?:yes|no|ja|nein|oui|non|sí|sì|sim|não),", re.IGNORECASE)
+_STATED = re.compile(
+    r"(?P<asked>[^,;:.!?]{3,120}?)(?::|\s(?:is|are|was|were|ist|sind|war|est|était|es|fue|era))\s"
+    r"(?P<value>[^,;:!?]{1,60}?)[.!]?",
+    re.IGNORECASE,
+)
+_ORDINALS = re.compile(r"second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth")
+_RANKS = re.compile(
+    rf"{_ORDINALS.pattern}|\w+est|most|least|difference|sum|total|average|mean|median|ratio|more|less|fewer"
+)
+"""Words that tell which value is asked for."""
+
+
 def _has_only(sentence: str, question: str) -> bool:
     asked, words = _asked(question), tokens(sentence)
     others = [word for word, previous in zip(words, ("", *words), strict=False) if not _is_value(word, previous)]
@@ -154,13 +187,13 @@ def _has_only(sentence: str, question: str) -> bool:
 
 def _is_value(word: str, before: str) -> bool:
     """Whether a word belongs to a value: a number, a sign, or the unit after a number."""
-    return not word.isalpha() or before[-1:].isdigit()
+    return not word.isalpha() or before[-1:].isdigit() or word in CLASSES["calendar"] or word == "asked"
 
 
 def _is_about(last: str, before: Sequence[str], question: str) -> bool:
     """Whether no sentence before the last one shares as many words with the question."""
     asked = _asked(question)
-    if not asked or _turns(last, question):
+    if not asked or _turns(last, question) or not _has_words(last, question, _ORDINALS):
         return False
     said = {*tokens(last)}
     shared = _shared(said, asked)

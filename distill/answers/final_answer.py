@@ -120,7 +120,7 @@ _FOREIGN_CUE = re.compile(
     r"|die (?:richtige )?antwort (?:ist|lautet)"
     r"|la risposta (?:corretta )?è|a resposta (?:correta )?é|het antwoord is)\s*:?"
     r"|(?:正确)?答案\s*(?:是|为|：|:)\s*[：:]?|(?:答え|正解|解答|정답|답)(?:は|은)?\s*[：:]|(?:答え|正解|解答)は|(?<!\w)(?:réponse|respuesta|antwort|risposta|resposta|antwoord|ответ)(?:\s[^\W\d]+)?\s*[：:]|(?:الجواب|الإجابة)\s*(?:هو|هي|:)"
-    r"|(?:सही )?उत्तर\s*(?:है\s*:?|:)",
+    r"|(?:सही )?उत्तर\s*(?:है\s*:?|:|(?=\s[^\s।]{1,20}\sहै))",
     re.IGNORECASE,
 )
 _JSON_ANSWER = re.compile(

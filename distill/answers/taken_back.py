@@ -6,6 +6,8 @@ from typing import Final
 from distill.answers.compare_result import CompareResult, undecided
 from distill.answers.final_answer import MAX_CHARACTERS
 from distill.answers.number_answers import GoldAnswer
+from distill.answers.numbers.normalize import normalise
+from distill.answers.numbers.quantities import read_quantities
 from distill.answers.texts.yes_or_no import is_polar
 from distill.answers.words.word_classes import sets_apart
 from distill.rationale import thinking_end
@@ -88,7 +90,45 @@ def reason_to_doubt(text: str, gold: GoldAnswer, *, numeric: bool) -> str | None
         return "two_signs"
     if numeric and _DENIES_A_CONCLUSION.search(text):
         return "taken_back"
+    if numeric and gold.question and _is_said_of_another_case(text, gold):
+        return "another_case"
     return "disputed" if gold.answer_type != "choice" and not is_polar(gold.text) and _disputes(text, gold) else None
+
+
+def _is_said_of_another_case(text: str, gold: GoldAnswer) -> bool:
+    """Whether each sentence with the gold number is about another time than its question, or about what is not so."""
+    assumes, years = _ASKS_WHAT_WOULD_BE.search(gold.question), {*_YEAR.findall(gold.question)}
+    if (assumes or not _ASSUMES.search(text)) and not (_OTHER_YEAR.search(text) or (years and _YEAR.search(text))):
+        return False
+    stating = [part for part in _SENTENCE_END.split(text) if _states_value(part, gold)]
+    return bool(stating) and all(
+        (not assumes and _ASSUMES.search(part))
+        or (_OTHER_YEAR.search(part) and not _OTHER_YEAR.search(gold.question))
+        or (years and (said := {*_YEAR.findall(part)} - {gold.text}) and not said & years)
+        for part in stating
+    )
+
+
+def _states_value(sentence: str, gold: GoldAnswer) -> bool:
+    values = () if gold.quantity is None else (gold.quantity.value, *gold.quantity.others)
+    return any(quantity.value in values for quantity in read_quantities(normalise(sentence)))
+
+
+_ASSUMES = re.compile(
+    r"\bwould\b[^.!?]*\b(?:if|unless)\b|\b(?:if|unless)\b[^.!?]*\bwould\b"
+    r"|\b(?:wäre|würde)\w*\b[^.!?]*\b(?:wenn|falls)\b|\b(?:wenn|falls)\b[^.!?]*\b(?:wäre|würde)"
+    r"|\bserait\b[^.!?]*\bsi\b|\bsi\b[^.!?]*\bserait\b|\bsería\b[^.!?]*\bsi\b|\bsi\b[^.!?]*\bsería\b",
+    re.IGNORECASE,
+)
+"""What would be so in a case that is not: it would be 5 if the fee were included."""
+_ASKS_WHAT_WOULD_BE = re.compile(r"\b(?:would|if|unless|wäre|würden?|wenn|falls|serait|sería|si)\b", re.IGNORECASE)
+_YEAR = re.compile(r"(?<![\d.,$€£])(?:19|20)\d\d(?![\d%]|[.,]\d)")
+_OTHER_YEAR = re.compile(
+    r"\b(?:the|in the) (?:year|month|week|day) (?:before|after|earlier)|\bthe (?:previous|following|next|preceding)"
+    r" (?:year|month|week|day)|\blast (?:year|month|week)\b",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"(?<=[.!?。])\s+|\n+")
 
 
 def _disputes(text: str, gold: GoldAnswer) -> bool:

@@ -359,29 +359,16 @@ def _extreme_of(tokens: list[str], index: int, kind: int) -> str:
     return ("high" if kind == HIGH else "low") if direct else ""
 
 
-_SENTENCE = re.compile(r"(?:[!?;]|(?<!i\.e)(?<!e\.g)(?<!vs)(?<!fig)(?<!Fig)(?<!approx)\.)(?=\s|$|\*)|\n")
-
-_ENDING = re.compile(r"[.\n?!;]")
+_SENTENCE = re.compile(
+    r"[.!?;\n](?:(?<=\n)|(?<!i\.e\.)(?<!e\.g\.)(?<!vs\.)(?<!fig\.)(?<!Fig\.)(?<!approx\.)(?=\s|$|\*))"
+)
 
 
 def find_last_break(gap: str) -> int:
     """The end of the last complete sentence or line in this text; -1 if there is none."""
     if not ("." in gap or "\n" in gap or ";" in gap or "?" in gap or "!" in gap):
         return -1
-    if len(gap) > _LONG:
-        signs = [sign.start() for sign in _ENDING.finditer(gap)]
-        return next((sign + 1 for sign in reversed(signs) if _SENTENCE.match(gap, sign)), -1)
-    return _last_break(gap)
-
-
-def _last_break(gap: str) -> int:
-    end = len(gap)
-    while True:
-        end = max(
-            gap.rfind(".", 0, end), gap.rfind("\n", 0, end), gap.rfind("?", 0, end),
-            gap.rfind("!", 0, end), gap.rfind(";", 0, end),
-        )  # fmt: skip
-        if end < 0:
-            return -1
-        if _SENTENCE.match(gap, end):
-            return end + 1
+    end = -1
+    for sign in _SENTENCE.finditer(gap):
+        end = sign.end()
+    return end

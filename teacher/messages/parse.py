@@ -15,7 +15,7 @@ import orjson
 from distill import rationale
 from distill.types import Outcome
 
-VERSION = 3
+VERSION = 4
 """Raised with every change of what `parse` returns; traces parsed by another version are parsed again."""
 
 Mode = Literal["auto", "field", "tags", "json", "none"]
@@ -74,8 +74,9 @@ class ParsedCompletion:
 def parse(text: str, *, mode: Mode = "auto", finish_reason: str = "stop") -> ParsedCompletion:
     """Split a raw completion and say how it ended; every text has exactly one outcome.
 
-    `auto` looks for thinking tags (the opening one may be missing: chat templates write it), then for the
-    last "Answer:", "The answer is", <answer> or \\boxed, else the whole text is the answer. `tags` demands tags,
+    `auto` looks for thinking tags (the opening one may be missing: chat templates write it), then for a JSON object
+    with `answer` or `final_answer` at the end, then for the last "Answer:", "The answer is", <answer> or \\boxed,
+    else the whole text is the answer. `tags` demands tags,
     `field` trusts the server (its field was written as tags by `rationale.enclose`), `json` demands a JSON object
     with `answer`, whose other members are the reasoning, `none` splits nothing.
     """
@@ -96,6 +97,8 @@ def _split(text: str, mode: Mode, *, cut: bool) -> tuple[str, str, _State]:
     by_tags = rationale.split(text)
     if mode == "json" and by_tags.state in ("closed", "none"):
         return _split_json(by_tags.rationale, by_tags.answer.strip(), cut=cut)
+    if mode == "auto" and by_tags.state in ("closed", "none") and (found := _split_at_object(by_tags.answer)):
+        return "\n".join(filter(None, (by_tags.rationale, found[0]))), *found[1:]
     if by_tags.state != "none":
         return by_tags
     if mode == "tags":
@@ -118,11 +121,30 @@ def _split_json(thinking: str, text: str, *, cut: bool) -> tuple[str, str, _Stat
         answer = members.pop("answer")
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
         return thinking or text, "", "none" if cut else "malformed"
-    lines = [
-        thinking,
-        *(line for value in members.values() for line in (value if isinstance(value, list) else [value])),
-    ]
-    return "\n".join(_as_text(line) for line in lines if line not in ("", None)), _as_text(answer), "closed"
+    return "\n".join(filter(None, (thinking.strip(), *_lines_of(members)))), _as_text(answer), "closed"
+
+
+def _split_at_object(text: str) -> tuple[str, str, _State] | None:
+    """The rationale before and in the JSON object that ends a text, and its answer; None without such an object."""
+    head, fence, _ = text.rstrip().removesuffix("```").rstrip().rpartition("}")
+    if not fence or "answer" not in head[-_CUE_CHARACTERS:]:
+        return None
+    for start in dict.fromkeys((head.find("{"), head.rfind("\n{") + 1, head.rfind("{"))):
+        try:
+            members: dict[str, Any] = orjson.loads(head[start:] + "}") if head[start : start + 1] == "{" else {}
+        except orjson.JSONDecodeError:
+            continue
+        named = [name for name in members if name.casefold() in ("answer", "final_answer")]
+        if named:
+            answer = members.pop(named[-1])
+            before = head[:start].rstrip().removesuffix("```json").removesuffix("```").rstrip()
+            return "\n".join(filter(None, (before, *_lines_of(members)))), _as_text(answer), "closed"
+    return None
+
+
+def _lines_of(members: dict[str, Any]) -> list[str]:
+    lines = (line for value in members.values() for line in (value if isinstance(value, list) else [value]))
+    return [_as_text(line) for line in lines if line not in ("", None)]
 
 
 def _as_text(value: Any) -> str:

@@ -138,7 +138,7 @@ def is_another_result(text: str, quantity: Quantity, question: str) -> bool:
 
 
 _OPEN = re.compile(r"\b(?:or|not|but|maybe|perhaps)\b|n['’]t\b", re.IGNORECASE)
-_REMARK_AFTER = re.compile(r",? which (?:is|was|are) [^\d.]*\.?$", re.IGNORECASE)
+_REMARK_AFTER = re.compile(r",? (?:which (?:is|was|are) [^\d.]*|as well|too)\.?$", re.IGNORECASE)
 
 
 def pick_concluding_number(text: str, numbers: Sequence[Quantity], question: str) -> Quantity | None:

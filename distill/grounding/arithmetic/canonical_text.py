@@ -51,7 +51,7 @@ _OTHER_SCRIPTS: Final = (*zip("٫٬٪＋－＝＊／％（）＜＞．，：；"
 _IDEOGRAPH: Final = r"[\u3040-\u30ff\u3400-\u9fff]"
 _BESIDE_IDEOGRAPH: Final = re.compile(rf"(?<={_IDEOGRAPH})(?=\d)|(?<=\d)(?={_IDEOGRAPH})")
 """Chinese and Japanese write no space before a number."""
-_OF_DATE: Final = re.compile(r"(?<![\d.,])\d{1,4}(?= ?[年月日])")
+_OF_DATE: Final = re.compile(r"\d(?<![\d.,]\d)\d{0,3}(?= ?[年月日])")
 """A number of a date is a name."""
 _GLYPHS: Final = {"½": "1/2", "¼": "1/4", "¾": "3/4"}
 _BULLET: Final = re.compile(r"\n[ \t]*(?:[-*+•>][ \t]+)+")
@@ -64,7 +64,7 @@ _SPACED_COLON: Final = re.compile(r"(?<=\d) : (?=\d)")
 _GROUPS: Final = r"\d{1,3}(?: \d{3}){1,5}(?![\d.,]*\d| \d)"
 _SPACED_GROUPS: Final = re.compile(rf"(?<=[-+*/=×÷−] ){_GROUPS}|(?<![\d.,] )(?<![\w.,]){_GROUPS}(?=\s*[-+*/=×÷−])")
 _SPACED_DIGITS: Final = re.compile(r" \d{3}(?<=\d.{4})")
-_CONTINENTAL: Final = re.compile(r"\d{1,3}(?:\.\d{3}){1,5},\d{1,2}(?!\d)")
+_CONTINENTAL: Final = re.compile(r"\d{1,3}(?:\.\d{3}){1,5}(?:,\d{1,2}(?!\d)|(?:,\d\d?)?\s?€)")
 _CONTINENTAL_NUMBER: Final = re.compile(r"(?<![\w.,])(\d{1,3}(?:\.\d{3}){1,5}|\d+)(?:,(\d{1,2}))?(?![\d]|[.,]\d)")
 """If a text has one such number, all its numbers have a decimal comma."""
 _DEGREES: Final = re.compile(r"(?<=\d) ?° ?([cf]\b)?")
@@ -224,7 +224,7 @@ def _clean(text: str) -> str:
             if sign in text:
                 text = text.replace(sign, usual)
     text = plain_text(plain_notation(text))
-    if COMMA_AND_FEW_DIGITS.search(text) and _CONTINENTAL.search(text):
+    if ("€" in text or COMMA_AND_FEW_DIGITS.search(text)) and _CONTINENTAL.search(text):
         text = _CONTINENTAL_NUMBER.sub(
             lambda match: match[1].replace(".", "") + (f".{match[2]}" if match[2] else ""), text
         )

@@ -19,21 +19,24 @@ _PROMPT: Final = re.compile(r"(?m)^[ \t]*>>> ?([\d(][\d .+*/()-]*)\n[ \t]*(-?\d[
 _FRACTION: Final = re.compile(r"\\[dt]?frac\s*(?:\{([^{}]*)\}\s*\{([^{}]*)\}|(\d)\s*(\d))")
 # Beside ÷ a fraction written without spaces is one operand.
 _DIVIDED_FRACTION: Final = re.compile(r"(?<![\w./])\d{1,6}/\d{1,6}(?=\s*÷)|(?<=÷)(\s*)(\d{1,6}/\d{1,6})(?![\w/])")
-_SCIENTIFIC: Final = r"\d{1,9}(?:\.\d{1,9})?(?:e[+-]?\d{1,2})?"
-# In a calculation only: "step=1000 lr=1e-4" is none.
+_AFTER_DIGIT: Final = r"(?:\.\d{1,9})?(?:e[+-]?\d{1,2})?"
+_SCIENTIFIC: Final = rf"\d{{1,9}}{_AFTER_DIGIT}"
+# In a calculation only: "step=1000 lr=1e-4" is none. The digit comes first: a search for one finds its place fast.
 _POWERS_OF_TEN: Final = re.compile(
-    rf"(?<![\w.=])(?=[\d.]+e|[^e=\n]{{1,30}}e[+-]?\d){_SCIENTIFIC}(?:\s?[-+−×*·/÷]\s?{_SCIENTIFIC})+\s?[=≈]\s?{_SCIENTIFIC}(?![\w.]*\w)"
+    rf"\d(?<![\w.=]\d)(?=[\d.]*e|[^e=\n]{{0,29}}e[+-]?\d)\d{{0,8}}{_AFTER_DIGIT}"
+    rf"(?:\s?[-+−×*·/÷]\s?{_SCIENTIFIC})+\s?[=≈]\s?{_SCIENTIFIC}(?![\w.]*\w)"
 )
 _POWER_OF_TEN: Final = re.compile(r"(\d[\d.]*)e([+-]?\d+)")
 _HAS_POWER_OF_TEN: Final = re.compile(r"e(?<=\de)[+-]?\d")
 _BASE: Final = re.compile(r"(?<!\w)0b([01]{1,40})(?!\w)|(?<!\w)0x([0-9a-fA-F]{1,10})(?!\w)")
 COMMA_AND_FEW_DIGITS: Final = re.compile(r",(?<=\d,)\d\d?(?!\d)")
 """A comma as in 12,5: no decimal comma is found without one, and a search for it is fast."""
-_LAKHS: Final = re.compile(r"(?<![\w.,])\d{1,2}(?:,\d\d){1,4},\d{3}(?![\w,])")
+_LAKHS: Final = re.compile(r"\d(?<![\w.,]\d)\d?(?:,\d\d){1,4},\d{3}(?![\w,])")
 # A comma between digits is decimal where an operator, or the sign of the euro, stands beside such a number.
 _DECIMAL_COMMA: Final = re.compile(
-    r"(?<![\w.,])\d{1,4},\d{1,2}(?![\d,])(?:\s?€|\s[-+−×·*/=]\s?\d)|\d\s[-+−×·*/=]\s\d{1,4},\d{1,2}(?![\d,.]\d|\d)"
-    r"|(?<![\w.,(])\d{1,4},\d{1,2}(?:[-+−×·*/]\d{1,4}(?:,\d{1,2})?){1,4}=\d"
+    r"\d(?<![\w.,]\d)\d{0,3},\d{1,2}(?![\d,])(?:\s?€|\s[-+−×·*/=]\s?\d)"
+    r"|\d\s[-+−×·*/=]\s\d{1,4},\d{1,2}(?![\d,.]\d|\d)"
+    r"|\d(?<![\w.,(]\d)\d{0,3},\d{1,2}(?:[-+−×·*/]\d{1,4}(?:,\d{1,2})?){1,4}=\d"
 )
 _LISTED: Final = re.compile(r"\d,(\d{1,2}) ?([-+]) ?(\d{1,4}) ?= ?(\d{1,4})(?![\d,.]\d|\d)")
 """A list that may end in a sum: points 8,4 + 4 = 8."""

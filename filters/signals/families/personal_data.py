@@ -113,7 +113,8 @@ _PHONE_WORDS: Final = re.compile(
 _PHONE_PARTS: Final = ("phone", "tel", "tél", "call", "mobile", "fax", "whatsapp", "电话", "手机", "電話")
 _PLUS: Final = re.compile(r"\+(?<![\w)=+]\+)(?<![\d)=] \+)[1-9]\d{0,2}(?:[ .-]?\(?\d{1,5}\)?){2,6}(?!\d)")
 _PLAIN: Final = re.compile(
-    r"(?<![\d.,/:-])\(?\d{2,5}\)?(?:[ ./-]{1,3}\d{2,8}){1,4}(?![\d.,/:%-]*\d)|(?<![\d.,])\d{7,14}(?![\d.,]*\d)"
+    r"[(\d](?:(?<![\d.,/:-].)(?:(?<=\()\d{2,5}|(?<=\d)\d{1,4})\)?(?:[ ./-]{1,3}\d{2,8}){1,4}(?![\d.,/:%-]*\d)"
+    r"|(?<=\d)(?<![\d.,].)\d{6,13}(?![\d.,]*\d))"
 )
 _PARENTHESES: Final = re.compile(r"\((?<!\w\()[2-9]\d\d\) ?[2-9]\d\d-\d{4}(?!\d)")
 
@@ -137,7 +138,7 @@ _IBAN_LENGTHS: Final = {
 _IPV4: Final = re.compile(r"(\d(?<![\w.]\d)\d{0,2})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})(?!\.?\w)")
 _IPV6: Final = re.compile(r"[0-9A-Fa-f](?<![\w:].)[0-9A-Fa-f]{0,3}:[0-9A-Fa-f:]{3,38}(?![\w:])")
 _IPV6_COLONS: Final = re.compile(r":[0-9A-Fa-f]{0,4}:")
-_IPV6_LIKE: Final = re.compile(r"::|(?:[0-9A-Fa-f]{0,4}:){7}")
+_IPV6_LIKE: Final = re.compile(r":(?::|(?:[0-9A-Fa-f]{0,4}:){6})")
 _IPV6_RUN: Final = re.compile(r"[\w:]*+")
 _VERSION: Final = re.compile(r"(?i:version|release|section|chapter|figure|\bv)\W{0,3}$")
 

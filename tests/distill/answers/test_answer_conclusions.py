@@ -245,6 +245,32 @@ COUNTED = "- Row 1: 2 blue, 1 white\n- Row 2: 2 blue, 3 grey\n\n"
             "un perro",
             "En el césped hay un animal con collar.\n\n**Respuesta final:** un perro",
         ),
+        (
+            "Who is the oldest person in the family tree?",
+            "Agnes",
+            "Agnes was born in 1921, Rolf in 1924. Ines came in 1949. The others are younger. The oldest is Agnes.",
+        ),
+        (
+            "Can two adults and three children enter with $50?",
+            "yes",
+            "An adult pays $12, a child $6. That is $24 and $18, in all $42. It leaves $8 of the $50. Yes, they can.",
+        ),
+        (
+            "On which date does the trip end that starts on July 26?",
+            "August 4",
+            "July 26 to July 31 are six days. Four are left, so August has begun. The trip ends on August 4.",
+        ),
+        (
+            "How many days did the expedition last?",
+            "47",
+            "It left on 15 April, back on 1 June. All in all, the expedition lasted 47 days. That is 7 weeks.",
+        ),
+        (
+            "三种水果一共卖出多少千克？",
+            "195千克",
+            "苹果80千克，香蕉65千克，合计145千克。加上橙子的50千克，一共是195千克。",
+        ),
+        ("What is the total of the bill?", "$435", "Nights: $375.\nFood: $60.\nThe total printed is $435 as well."),
     ],
 )
 def test_the_end_of_a_whole_trace_states_its_answer(question: str, gold: str, trace: str) -> None:
@@ -285,6 +311,17 @@ def test_the_end_of_a_whole_trace_states_its_answer(question: str, gold: str, tr
             "red",
             "There are two.\n\nI see their colors.\n\nThe **red** car is behind the blue one.",
         ),
+        (
+            "Who is the second oldest person?",
+            "Agnes",
+            "There are four. Agnes was born in 1921. Rolf came next. The oldest is Agnes.",
+        ),
+        (
+            "Who is the oldest?",
+            "Agnes",
+            "There are four. Agnes was born in 1961. Rolf came first. The youngest is Agnes.",
+        ),
+        ("सबसे ऊँची इमारत कौन सी है?", "B", "लाल (A) 40 मीटर है। नीली (B) 48 मीटर। इसलिए उत्तर A है।"),
     ],
 )
 def test_the_end_of_a_whole_trace_may_speak_of_another_thing(question: str, gold: str, trace: str) -> None:

@@ -110,3 +110,29 @@ def test_only_what_corrects_something_is_a_correction() -> None:
     assert after_correction("The man is actually waiting") is None
     assert after_correction("6. Wait, that's the other bar. It is 7.") == "that's the other bar. It is 7."
     assert without_denied("It is not 5 but 7") == "It is not 5 but 7"
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "text"),
+    [
+        ("What is the total?", "5", "The total would be 5 if the fee were not included, but it is included."),
+        ("What was the growth in 2016?", "5%", "The year before, growth was 5%."),
+        ("What was the growth in 2016?", "5%", "In 2015 growth was 5%."),
+        ("Wie hoch ist die Summe?", "5", "Die Summe wäre 5, wenn die Gebühr nicht dabei wäre."),
+    ],
+)
+def test_a_number_of_another_year_or_of_what_is_not_so_is_no_answer(question: str, gold: str, text: str) -> None:
+    assert judge(text, gold, question=question).verdict == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "text"),
+    [
+        ("What would the total be without the fee?", "5", "The total would be 5 if the fee were not included."),
+        ("What was the growth in 2016?", "5%", "In 2015 it was 4%. In 2016 growth was 5%."),
+        ("What was the growth the year before?", "5%", "The year before, growth was 5%."),
+        ("How many bars are blue?", "5", "If the last one were blue, it would be six. There are 5 blue bars."),
+    ],
+)
+def test_a_number_of_the_case_that_is_asked_for_is_an_answer(question: str, gold: str, text: str) -> None:
+    assert judge(text, gold, question=question).verdict == "correct"

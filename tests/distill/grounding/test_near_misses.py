@@ -32,6 +32,8 @@ The first row shows 3 apples, 4 pears. The second row shows 5 apples, 2 pears. T
 Step 1: 12 + 8 = 20.¶Step 2: 20 - 5 = 15.¶Step 3: In total 30.
 The husband bought a package of 6 forks. She used 10 of the forks. Later, she had a total of 14 forks.
 The left shelf has 12 books, the right one 15, of which 2 are double. All together there are 25.
+Anna has 12 stamps. Ben has 15. Together with Carl they have 30.
+The laptop costs 1.995 €, the bag 450 €. Together that is 2.445 €.
 The bus leaves at 7:30 and 8:15. The total travel time is 46 minutes.
 """
 

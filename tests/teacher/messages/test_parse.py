@@ -178,6 +178,26 @@ def test_a_json_object_is_an_answer_and_what_leads_to_it(
     assert (found.reasoning, found.answer, str(found.outcome)) == (reasoning, answer, outcome)
 
 
+@pytest.mark.parametrize(
+    ("text", "reasoning", "answer"),
+    [
+        ('{"rationale": "The bar of 2014 is 7.", "answer": "7"}', "The bar of 2014 is 7.", "7"),
+        ('The chart shows 7.\n{"final_answer": 7}', "The chart shows 7.", "7"),
+        (
+            'Two rows of {5, 6}.\n```json\n{"steps": ["One.", "Two."], "answer": "11"}\n```',
+            "Two rows of {5, 6}.\nOne.\nTwo.",
+            "11",
+        ),
+        ('<think>Hm.</think>\n{"why": {"rows": [2]}, "answer": "2"}', 'Hm.\n{"rows":[2]}', "2"),
+        ('It prints {"answers": 3}', "", 'It prints {"answers": 3}'),
+        ("The answer is \\frac{1}{2}", "", "\\frac{1}{2}"),
+    ],
+)
+def test_a_json_object_with_an_answer_at_the_end_is_split_in_any_text(text: str, reasoning: str, answer: str) -> None:
+    found = parse(text)
+    assert (found.reasoning, found.answer, str(found.outcome)) == (reasoning, answer, "complete")
+
+
 def test_a_json_object_that_was_cut_is_a_truncated_answer() -> None:
     assert str(parse('{"reasoning": "Two and', mode="json", finish_reason="length").outcome) == "truncated_answer"
 

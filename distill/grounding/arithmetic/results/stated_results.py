@@ -44,8 +44,8 @@ _FEWEST, _OF_RATE, _OF_PROPORTION, _TWO_YEARS = 2, 3, 4, 2
 _SIGN_AFTER_WORD: Final = re.compile(r"[a-z] [-+*] N")
 _LONGEST_PIECE: Final = 120
 """Characters between two numbers of one statement, at most."""
-UNREAD: Final = re.compile(rf'[?|"_\[{UNREADABLE}]|N and [aN] (?:half|third|quarter|fifth)')
-"""Signs of questions, tables, programs and dates, and a number that goes on: "two and a half"."""
+UNREAD: Final = re.compile(rf'[?|"_\[{UNREADABLE}]|N and [aN] (?:half|third|quarter|fifth)|together with')
+"""Signs of questions, tables, programs and dates, a number that goes on ("two and a half") or is not said."""
 
 Reading = Callable[[NumberedSentence], Iterator[ArithmeticClaim]]
 """Reads the claims of a sentence."""
