@@ -227,9 +227,11 @@ class EarlyStopping:
             shutil.rmtree(folder)
 
     def obsolete(self) -> list[Path]:
-        """Folders of weights that are not the best; to be removed when a checkpoint is complete, not before."""
-        kept = self._weights(self._best_step) if self._best_step is not None else None
-        return [folder for folder in self._checkpoints.glob(f"{_BEST}*") if folder != kept]
+        """Folders of weights that are the best neither now nor in a checkpoint; to be removed when a checkpoint is
+        complete, not before."""
+        kept = {self._best_step, *map(_noted_best, self._checkpoints.glob(f"checkpoint-*/{_STATE}"))}
+        folders = {self._weights(step) for step in kept if step is not None}
+        return [folder for folder in self._checkpoints.glob(f"{_BEST}*") if folder not in folders]
 
     def _write_lines(self) -> None:
         write_jsonl(self._folder / layout.VALIDATION, self._lines)
@@ -244,3 +246,12 @@ class EarlyStopping:
 
     def _elapsed(self) -> float:
         return self._elapsed_before + time.perf_counter() - self._begun
+
+
+def _noted_best(state: Path) -> int | None:
+    """The step of the best weights that a checkpoint goes on with; None without any, and in a damaged one."""
+    try:
+        step: int | None = orjson.loads(state.read_bytes())["best_step"]
+    except (OSError, orjson.JSONDecodeError, LookupError, TypeError):
+        return None
+    return step

@@ -31,7 +31,7 @@ from student.models import attention
 from student.models.parts import find_parts
 from student.train import train
 from student.training import stage_run, step_dataset
-from student.training.checkpoints.checkpoint_files import refused_writes
+from student.training.checkpoints.checkpoint_files import DIGESTS, last_checkpoint, refused_writes
 from student.training.cost import memory
 
 NOTHING_KEPT = {"student.image_memory_gb": "0", "student.image_disk_gb": "0"}
@@ -123,8 +123,8 @@ def test_a_loss_that_is_no_number_ends_the_stage_and_keeps_the_checkpoint_before
         train(recipe, place / "run")
     assert error.value.exit_code == 1
     losses = [line["loss"] for line in read_jsonl(place / "run" / "train" / "a" / "metrics.jsonl")]
-    (checkpoint,) = (place / "run" / "train" / "a" / "checkpoints").glob("checkpoint-*")
-    assert losses[-1] is None and checkpoint.name == f"checkpoint-{len(losses) - 1}"
+    newest = last_checkpoint(place / "run" / "train" / "a" / "checkpoints")
+    assert losses[-1] is None and newest is not None and newest.name == f"checkpoint-{len(losses) - 1}"
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -301,12 +301,13 @@ def test_what_a_stage_under_way_noted_of_itself_is_in_its_checkpoint_too(
         ("parts.json", b"{"),
     ],
 )
-def test_a_damaged_checkpoint_is_named_with_the_way_out(
+def test_a_damaged_checkpoint_of_an_earlier_version_is_named_with_the_way_out(
     file: str, content: bytes | None, killed: Path, tmp_path: Path
 ):
     place = Path(shutil.copytree(killed, tmp_path / "w"))
     recipe = load(place / "recipe.toml")
     checkpoint = place / "run" / "train" / "a" / "checkpoints" / "checkpoint-2"
+    (checkpoint / DIGESTS).unlink()
     if content is None:
         (checkpoint / file).unlink()
     else:

@@ -1,10 +1,12 @@
 """From which checkpoint a stage resumes, and the error of a write to a full disk.
 
-A checkpoint counts once the marker file is in it, so a save that was interrupted is recognised and removed. What a
+A checkpoint counts once the marker file is in it, so a save that was interrupted is recognised and removed. The last
+two are kept: a stage resumes from the older one, or begins again, where the newest one is damaged. What a
 checkpoint holds is the business of student/training/loop/trainer.py, when it is written of
 student/training/checkpoints/checkpoint_writer.py.
 """
 
+import logging
 import shutil
 import stat
 import struct
@@ -30,18 +32,48 @@ DIGESTS = "digests.json"
 """The SHA-256 of each other file: torch and safetensors read a flipped bit as if it had been written."""
 WEIGHTS, OPTIMIZER, SCHEDULER = "trainable.safetensors", "optimizer.pt", "scheduler.pt"
 PREFIX = "checkpoint-"
+DAMAGED = ".damaged-"
+"""Before the name of a checkpoint that is set aside. With its dot it is not copied to a store."""
 _REFUSED = ("os error", "file write failed", "PytorchStreamWriter", "inline_container")
 """Signs of a refused write in what safetensors and torch say."""
 _UNREADABLE = (OSError, SafetensorError, LookupError, ValueError, TypeError, RuntimeError, EOFError, struct.error)
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest complete checkpoint; incomplete ones, left by a kill during a save, are removed."""
-    found = _checkpoints(folder)
-    for path in found:
+    """The newest whole checkpoint. Incomplete ones, left by a kill during a save, are removed.
+
+    Damaged ones get another name, with a warning: a resume from the one before it, or from the start of the stage,
+    ends with the same student.
+    """
+    for path in _checkpoints(folder):
         if not (path / COMPLETE).is_file():
             shutil.rmtree(path)
-    return max(filter(Path.is_dir, found), key=_step, default=None)
+    for path in reversed(complete_checkpoints(folder)):
+        fault = ""
+        with suppress(OSError):  # of a disk that does not answer now; what reads the checkpoint raises it again
+            fault = _changed_file(path)
+        if not fault:
+            return path
+        _set_aside(path, fault)
+    return None
+
+
+def complete_checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints that were written to their end, the oldest first; their files may be damaged since."""
+    return sorted((path for path in _checkpoints(folder) if (path / COMPLETE).is_file()), key=_step)
+
+
+def _set_aside(checkpoint: Path, fault: str) -> None:
+    """Give a damaged checkpoint another name, in the place of an older damaged one."""
+    aside = checkpoint.with_name(f"{DAMAGED}{checkpoint.name}")
+    if aside.exists():
+        shutil.rmtree(aside)
+    checkpoint.rename(aside)
+    before = complete_checkpoints(checkpoint.parent)
+    then = f"resumes from {before[-1].name}" if before else "starts again"
+    logging.getLogger(__name__).warning(
+        f"{checkpoint}: this checkpoint is damaged ({fault}); it is renamed to {aside.name}, and the stage {then}"
+    )
 
 
 def _checkpoints(folder: Path) -> list[Path]:
@@ -105,16 +137,19 @@ def write_files(folder: Path, files: Mapping[str, Any]) -> None:
 
 
 def write_checkpoint(folder: Path, files: Mapping[str, Any], obsolete: Iterable[Path]) -> None:
-    """Write the last files of a checkpoint, PARTS of its stage among them, and its marker; then remove checkpoints
-    before it, and `obsolete`."""
+    """Write the last files of a checkpoint, PARTS of its stage among them, and its marker; then remove `obsolete`.
+
+    The one before it stays. Older ones are removed first, so that no more than two take space.
+    """
+    for path in complete_checkpoints(folder.parent)[:-1]:
+        shutil.rmtree(path)
     with refused_writes(folder), suppress(FileNotFoundError):
         make_folder(folder)
         shutil.copyfile(folder.parent.parent / PARTS, folder / PARTS)
     write_files(folder, files)
     write_text(folder / COMPLETE, "")
-    for path in (*_checkpoints(folder.parent), *obsolete):
-        if path != folder:
-            shutil.rmtree(path)
+    for path in obsolete:
+        shutil.rmtree(path)
 
 
 def give_usual_modes(folder: Path) -> None:
@@ -162,9 +197,11 @@ def readable_checkpoint(checkpoint: Path) -> Iterator[None]:
 
 
 def _damaged(checkpoint: Path, fault: str) -> DataError:
+    # Without its best weights a checkpoint is worth nothing.
+    folder = checkpoint if checkpoint.name.startswith(PREFIX) else checkpoint.parent
     return DataError(
-        f"{checkpoint}: this checkpoint is damaged ({fault}); remove the folder {checkpoint.parent} and run the same "
-        "command again; it starts the stage again"
+        f"{checkpoint}: this checkpoint is damaged ({fault}); remove the folder {folder} and run the same command "
+        "again; it resumes from an older checkpoint if there is one, else it starts the stage again"
     )
 
 
@@ -174,7 +211,10 @@ def _changed_file(checkpoint: Path) -> str:
     Each file is read once a process.
     """
     path = checkpoint / DIGESTS
-    digests: dict[str, str] = orjson.loads(path.read_bytes()) if path.is_file() else {}
+    try:
+        digests: dict[str, str] = orjson.loads(path.read_bytes()) if path.is_file() else {}
+    except orjson.JSONDecodeError:
+        return f"{DIGESTS}: {CHANGED}"
     for name, digest in digests.items():
         file = checkpoint / name
         if not file.is_file() or remembered_sha256(file) != digest:
