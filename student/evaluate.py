@@ -117,7 +117,8 @@ def evaluate(
         if work or manifest is None:
             seconds += time.perf_counter() - started
         finished = _manifest(recipe, folder, fields, arms, len(samples), written)
-        return replace(finished, seconds=round(seconds, 3)).write(folder)
+        tokens = _generated_tokens(arms, sets, replies)
+        return replace(finished, tokens=tokens, seconds=round(seconds, 3)).write(folder)
 
 
 def _embedded_seconds(recipe: Recipe, arms: Mapping[str, EvaluatedStudent], replies: Mapping[Key, Reply]) -> float:
@@ -328,10 +329,8 @@ def _manifest(
     asked: int,
     written: Mapping[str, Sequence[Prediction]],
 ) -> Manifest:
-    """The manifest of the predictions in the files `written`, of `asked` questions; without its seconds."""
+    """The manifest of the predictions in the files `written`, of `asked` questions; without tokens and seconds."""
     questions = len(written[PREDICTIONS]) // len(arms)
-    all_predictions = [line for predictions in written.values() for line in predictions]
-    counted = [line["tokens"] for line in all_predictions if line["tokens"] is not None]
     images = [IMAGES] if (folder / IMAGES).is_file() else []
     return Manifest(
         stage="eval",
@@ -350,6 +349,19 @@ def _manifest(
             "predictions_without_image": len(written.get(WITHOUT_IMAGE, ())),
             **_settings_counts(recipe),
         },
-        tokens={"generated": sum(counted)} if counted else {},
         versions=versions("torch", "transformers"),
     )
+
+
+def _generated_tokens(
+    arms: Mapping[str, EvaluatedStudent], sets: Mapping[str, Sequence[QuestionSet]], replies: Mapping[Key, Reply]
+) -> dict[str, int]:
+    """Tokens of all replies, those to learned rows included; nothing where none is counted, as of some servers."""
+    asked = {
+        (arms[arm].identity, each.without_image, sample.id)
+        for arm, of_arm in sets.items()
+        for each in of_arm
+        for sample in each.samples
+    }
+    counted = [tokens for key in asked if (tokens := replies.get(key, {}).get("tokens")) is not None]
+    return {"generated": sum(counted)} if counted else {}

@@ -45,7 +45,7 @@ class TeacherMeasures:
     teacher: str
     traces: int
     pass_rate: float | None
-    """Share of the traces with a verdict that are right."""
+    """Share of the complete traces with a verdict that are right, as in the report of the filter."""
     coverage: float
     """Share of all asked questions of which a trace was kept that is not wrong."""
     sayable: float
@@ -200,8 +200,8 @@ def _student(recipe: Recipe, run: Path, stage: Stage) -> str:
 _COUNTS = """
     SELECT {who} AS teacher, coalesce(decisions.domain, '') AS domain,
         count(*) AS traces,
-        count(answer_verdict) AS judged,
-        count(*) FILTER (answer_verdict = 'correct') AS "right",
+        count(answer_verdict) FILTER (outcome = 'complete') AS judged,
+        count(*) FILTER (outcome = 'complete' AND answer_verdict = 'correct') AS "right",
         count(DISTINCT decisions.sample_id) FILTER (kept AND answer_verdict IS DISTINCT FROM 'wrong') AS covered,
         count(*) FILTER (starts_with(outcome, 'truncated')) AS truncated,
         count(*) FILTER (kept) AS kept,

@@ -151,6 +151,7 @@ def test_the_last_taught_student_is_asked_rows_that_it_learned_and_no_figure_of_
     assert asked[-1] == ("eval distilled on rows that it learned", 40)
     replies = list(read_jsonl(place / "run" / "eval" / "replies.jsonl"))
     assert len(replies) == 3 * 2 * 12 + 28, "the 12 questions of the test are among them, and asked once"
+    assert Manifest.read(place / "run" / "eval").tokens == {"generated": sum(each["tokens"] for each in replies)}
     assert metrics(place)["deltas"] == metrics(evaluated)["deltas"]
     for name in ("predictions.jsonl", "predictions_without_image.jsonl"):
         assert untimed(predictions(place, name)) == untimed(predictions(evaluated, name))

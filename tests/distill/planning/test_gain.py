@@ -291,3 +291,16 @@ def test_a_teacher_that_is_called_all_is_counted_as_any_other(tmp_path: Path, ot
     _, counted = gain.counted_teachers(recipe, tmp_path / "run")
     totals = {name: sum(each["traces"] for each in of.values()) for name, of in counted.items()}
     assert totals == {"all": 100} | ({"brief": 100, "all teachers": 200} if others else {})
+
+
+def test_the_answer_of_an_incomplete_trace_is_not_right(tmp_path: Path) -> None:
+    asked = [run_fixtures.sample(f"How many of kind {number}?", str(number)) for number in range(100)]
+    traces = [
+        run_fixtures.trace(of, of.answers[0], outcome="truncated_answer" if number < 60 else "complete")
+        for number, of in enumerate(asked)
+    ]
+    run_fixtures.generate_folder(tmp_path / "run", asked, traces)
+    recipe = run_fixtures.recipe(tmp_path, "[filter]\nrules = []\nworkers = 1\n")
+    filter_stage(recipe, tmp_path / "run")
+    (counted,) = gain.counted_teachers(recipe, tmp_path / "run")[1]["structured"].values()
+    assert (counted["traces"], counted["judged"], counted["right"], counted["truncated"]) == (100, 40, 40, 60)
