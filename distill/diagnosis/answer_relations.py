@@ -54,7 +54,7 @@ def relations(pairs: Sequence[Pair], *, is_group: bool = False) -> Iterator[str]
         chance = max(_common(wrong, golds[shift:] + golds[:shift], relation) for shift in (1, 2, 3, 5)) / len(wrong)
         if low > chance + min(BEYOND_CHANCE, relation.least):
             one = next(pair for pair in wrong if relation in _related(pair.answer, pair.gold))
-            yield f"{relation.text} in {share(count, len(wrong))} of the wrong ones, such as {_example(one)}"
+            yield f"{relation.text} in {share(count, len(wrong), 'wrong ones')}, such as {_example(one)}"
             return
 
 
@@ -66,8 +66,8 @@ def other_form(pairs: Sequence[Pair]) -> str:
         if said != right and wilson(count, len(wrong))[0] > MOST:
             one = next(pair for pair in wrong if (form(pair.answer), form(pair.gold)) == (said, right))
             return (
-                f"the answer is {said} where the gold answer is {right} in {share(count, len(wrong))} of the wrong "
-                f"ones, such as {_example(one)}"
+                f"the answer is {said} where the gold answer is {right} in "
+                f"{share(count, len(wrong), 'wrong ones')}, such as {_example(one)}"
             )
     return ""
 
@@ -88,7 +88,7 @@ def mapped(pairs: Sequence[Pair]) -> str:
     if wilson(sum(told), len(wrong))[0] < chance + BEYOND_CHANCE:
         return ""
     return (
-        f"in {share(sum(told), len(wrong))} of the wrong ones the gold answer is another one, but the same for the "
+        f"in {share(sum(told), len(wrong), 'wrong ones')} the gold answer is another one, but the same for the "
         f"same answer, such as {_example(wrong[told.index(True)])}: numbers of classes, or another spelling, may "
         "stand for the answers"
     )
@@ -169,7 +169,7 @@ def shifted(pairs: Sequence[Pair]) -> str:
         return ""
     rows = f"{abs(shift)} row{'s' if abs(shift) > 1 else ''} {'further on' if shift > 0 else 'before'}"
     return (
-        f"{share(counts[shift], len(pairs))} answers equal the gold answer of the row {rows}, and "
+        f"{share(counts[shift], len(pairs), 'answers')} equal the gold answer of the row {rows}, and "
         f"{share(equal, len(pairs))} that of their own: the gold answers are shifted against the rows"
     )
 
@@ -186,9 +186,9 @@ def unrelated(pairs: Sequence[Pair]) -> str:
     if chance < 0.01 or wilson(equal, len(pairs))[0] > chance or equal > 1.5 * chance * len(pairs) + 3:
         return ""
     return (
-        f"{share(equal, len(pairs))} answers equal their gold answers; with the gold answers of other rows it would "
-        f"be {100 * chance:.0f} %: gold answers or images belong to other questions, or the model does not see the "
-        "images"
+        f"{share(equal, len(pairs), 'answers')} equal their gold answers; with the gold answers of other rows it "
+        f"would be {100 * chance:.0f} %: gold answers or images belong to other questions, or the model does not see "
+        "the images"
     )
 
 

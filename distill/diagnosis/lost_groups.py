@@ -49,8 +49,8 @@ class LostGroup:
 
     @property
     def shares(self) -> tuple[str, str]:
-        """The share of the group among the rows before and after."""
-        return share(self.count, self.before.rows), share(self.left, self.after.rows)
+        """The rows of the group among those before and after, with their share."""
+        return share(self.count, self.before.rows, "rows"), share(self.left, self.after.rows, "rows")
 
 
 def _named(grouping: str, values: Sequence[str]) -> str:
@@ -92,7 +92,7 @@ def findings_of(lost: Iterable[LostGroup]) -> Iterator[Finding]:
         yield Finding(
             name="rows_lost",
             problem=f"{step[0].upper()}{step[1:]} loses rows of {each.name} far more often than others: they are "
-            f"{before} of the rows before it and {after} after it",
+            f"{before} before it and {after} after it",
             # Others may have answered the questions of a teacher.
             certainty="possible" if each.grouping == TEACHER and each.same_as is None else "likely",
             change=each.after.change,

@@ -90,7 +90,7 @@ def of_same_replies(asked: Sequence[tuple[str, str, str]], who: str) -> Iterator
     if is_above(same, looked_at, SAME):
         yield Finding(
             name="same_reply",
-            problem=f"{share(same, looked_at)} replies of {who} to a question that other images have too, with "
+            problem=f"{share(same, looked_at, f'replies of {who}')} to a question that other images have too, with "
             "another gold answer, are identical to the reply for the first of these images: the model does not use "
             "the images",
             certainty="likely",

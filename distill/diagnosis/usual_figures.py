@@ -52,6 +52,7 @@ class _Share:
 
     name: str
     most: float
+    what: str
     about: str
     is_odd: Callable[[TextRow], bool | None]
     """None: not known for this row."""
@@ -62,25 +63,29 @@ _OF_QUESTIONS: Final = (
     _Share(
         name="question_characters",
         most=0.05,
-        about="questions or gold answers have broken characters or marks of a page, such as � or &nbsp;",
+        what="questions or gold answers",
+        about="have broken characters or marks of a page, such as � or &nbsp;",
         is_odd=lambda row: ODD_CHARACTERS.search(f"{row.question} {row.gold}") is not None,
     ),
     _Share(
         name="question_short",
         most=0.3,
-        about="questions are one word",
+        what="questions",
+        about="are one word",
         is_odd=lambda row: len(words(row.question)) <= 1 and not _is_spaceless(row.question),
     ),
     _Share(
         name="gold_long",
         most=0.3,
-        about="gold answers have more than 60 words: they are explanations and not answers",
+        what="gold answers",
+        about="have more than 60 words: they are explanations and not answers",
         is_odd=lambda row: len(row.gold.split()) > 60 if row.gold else None,
     ),
     _Share(
         name="gold_missing",
         most=0.02,
-        about="gold answers are the mark of a missing value, such as nan or None: a join found no answer",
+        what="gold answers",
+        about="are the mark of a missing value, such as nan or None: a join found no answer",
         is_odd=lambda row: row.gold.strip() in _MISSING if row.gold else None,
         certainty="likely",
     ),
@@ -89,32 +94,37 @@ _OF_TRACES: Final = (
     _Share(
         name="rationale_characters",
         most=0.05,
-        about="rationales have broken characters or marks of a page, such as � or &nbsp;",
+        what="rationales",
+        about="have broken characters or marks of a page, such as � or &nbsp;",
         is_odd=lambda row: ODD_CHARACTERS.search(row.rationale) is not None if row.rationale else None,
     ),
     _Share(
         name="rationale_short",
         most=0.3,
-        about="rationales have fewer than four words",
+        what="rationales",
+        about="have fewer than four words",
         is_odd=lambda row: len(row.rationale.split()) < 4 and not _is_spaceless(row.rationale),
     ),
     _Share(
         name="rationale_script",
         most=0.3,
-        about="rationales are in another script than their question",
+        what="rationales",
+        about="are in another script than their question",
         is_odd=lambda row: _other_script(row.question, row.rationale),
     ),
     _Share(
         name="rationale_cut",
         most=0.3,
-        about="rationales end within a sentence",
+        what="rationales",
+        about="end within a sentence",
         is_odd=lambda row: _CUT.search(row.rationale) is not None if row.rationale else None,
         certainty="likely",
     ),
     _Share(
         name="rationale_unended",
         most=0.6,
-        about="rationales end with a letter and no full stop: they may be cut",
+        what="rationales",
+        about="end with a letter and no full stop: they may be cut",
         is_odd=lambda row: (
             _NO_STOP.search(row.rationale) is not None if row.rationale and not _is_spaceless(row.rationale) else None
         ),
@@ -122,7 +132,8 @@ _OF_TRACES: Final = (
     _Share(
         name="rationale_without_answer",
         most=0.7,
-        about="rationales do not contain the answer that follows them: they are cut, or do not explain the answer",
+        what="rationales",
+        about="do not contain the answer that follows them: they are cut, or do not explain the answer",
         is_odd=lambda row: (
             row.answer.casefold() not in row.rationale.casefold()
             if row.rationale and 0 < len(row.answer.split()) <= 3 and form(row.answer) not in _UNSAID
@@ -132,7 +143,8 @@ _OF_TRACES: Final = (
     _Share(
         name="rationale_is_question",
         most=0.3,
-        about="rationales begin with the text of their question",
+        what="rationales",
+        about="begin with the text of their question",
         is_odd=lambda row: (
             row.rationale.casefold().startswith(row.question.casefold()[:200])
             if row.rationale and row.question
@@ -174,9 +186,9 @@ def _golds_by_text(rows: Sequence[TextRow], change: str) -> Iterator[Finding]:
         group = max(repeated, key=len)
         yield Finding(
             name="gold_by_text",
-            problem=f"{share(constant, len(repeated))} questions about several images have one gold answer for all "
-            f"of them, such as {group[0].gold[:40]!r} for the {len(group)} images of {group[0].question[-60:]!r}: "
-            "the gold answers may be joined by the text of the question alone",
+            problem=f"{share(constant, len(repeated), 'questions about several images')} have one gold answer for "
+            f"all of them, such as {group[0].gold[:40]!r} for the {len(group)} images of "
+            f"{group[0].question[-60:]!r}: the gold answers may be joined by the text of the question alone",
             certainty="likely",
             change=f"{change}: its columns of image and answer; join them by image and question",
         )
@@ -213,8 +225,8 @@ def _shares(rows: Sequence[TextRow], figures: Sequence[_Share], change: str) -> 
         if is_above(len(odd_rows), len(known), figure.most):
             yield Finding(
                 name=figure.name,
-                problem=f"{share(len(odd_rows), len(known))} {figure.about}, and up to {100 * figure.most:.0f} % is "
-                "usual",
+                problem=f"{share(len(odd_rows), len(known), figure.what)} {figure.about}, and up to "
+                f"{100 * figure.most:.0f} % is usual",
                 certainty=figure.certainty,
                 change=change,
             )

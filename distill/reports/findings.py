@@ -79,9 +79,9 @@ def _stage(finding: Mapping[str, Any]) -> str:
     return f" of {finding['stage']}" if finding.get("stage", "").startswith("train ") else ""
 
 
-def share(count: int, total: int) -> str:
-    """A share with its counts: `12 % (6 of 50)`."""
-    return f"{100 * count / total:.0f} % ({count:,} of {total:,})" if total else "none"
+def share(count: int, total: int, what: str = "") -> str:
+    """A count with its share: `6 of 50 replies (12 %)`."""
+    return f"{count:,} of {total:,}{what and f' {what}'} ({100 * count / total:.0f} %)" if total else "none"
 
 
 def is_above(count: int, total: int, limit: float) -> bool:

@@ -29,8 +29,8 @@ def wrongly_typed(golds: Iterable[tuple[str, str]]) -> Iterator[str]:
         unlike = [answer for answer in answers if not looks_like(answer, answer_type)]
         if is_above(len(unlike), len(answers), MOST):
             yield (
-                f"{share(len(unlike), len(answers))} gold answers of the type {answer_type!r} do not look like one, "
-                f"such as {unlike[0][:80]!r}"
+                f"{share(len(unlike), len(answers), f'gold answers of the type {answer_type!r}')} do not look like "
+                f"one, such as {unlike[0][:80]!r}"
             )
 
 
@@ -46,8 +46,8 @@ def told_answers(samples: Iterable[Sample]) -> str:
     if not is_above(len(told), len(asked), TOLD):
         return ""
     return (
-        f"{share(len(told), len(asked))} questions contain their gold answer, such as {told[0].answers[0][:40]!r} in "
-        f"{told[0].question[-80:]!r}: they can be answered without the image"
+        f"{share(len(told), len(asked), 'questions')} contain their gold answer, such as {told[0].answers[0][:40]!r} "
+        f"in {told[0].question[-80:]!r}: they can be answered without the image"
     )
 
 

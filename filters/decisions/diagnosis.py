@@ -64,7 +64,7 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
         name="dataset",
         kind="good",
         problem=f"The dataset holds {total['selected']:,} traces; the rules keep {share(total['kept'], asked)}, and "
-        f"{share(facts.questions['kept'], facts.questions['asked'])} of the questions have one",
+        f"{share(facts.questions['kept'], facts.questions['asked'], 'questions')} have one",
     )
     return faults or ([good] if total["selected"] else [])
 
@@ -114,7 +114,7 @@ def _failed_signals(facts: TraceFacts) -> Iterator[Finding]:
         if is_above(count, facts.funnel.total["asked"], MANY):
             yield Finding(
                 name="signal_failed",
-                problem=f"The signal {name!r} failed on {share(count, facts.funnel.total['asked'])} traces, and "
+                problem=f"The signal {name!r} failed on {share(count, facts.funnel.total['asked'], 'traces')}, and "
                 "rules that read it do not drop them",
                 certainty="certain",
                 change="filter.signals: correct the signal; `distill explain` shows the error of a trace",
@@ -127,7 +127,7 @@ def _outcomes(facts: TraceFacts) -> Iterator[Finding]:
         if is_above(count, facts.teachers[name]["asked"], MANY):
             yield Finding(
                 name="no_answer",
-                problem=f"{share(count, facts.teachers[name]['asked'])} traces of {name} have no answer: their "
+                problem=f"{share(count, facts.teachers[name]['asked'], f'traces of {name}')} have no answer: their "
                 f"outcome is {outcome!r}",
                 change=_OF_OUTCOME.get(outcome, f"generate.outcomes.{outcome}: another policy").format(teacher=name),
             )
@@ -141,7 +141,7 @@ def _copies(facts: TraceFacts) -> Iterator[Finding]:
         if teacher.samples > 1 and not teacher.sampling.temperature and is_above(count, asked, MANY):
             yield Finding(
                 name="copies",
-                problem=f"{share(count, asked)} traces of {teacher.name} repeat another one of their question",
+                problem=f"{share(count, asked, f'traces of {teacher.name}')} repeat another one of their question",
                 change=f"teachers.{teacher.name}.sampling.temperature, now 0: some 0.8, or samples = 1",
             )
 
@@ -152,7 +152,7 @@ def _weightless(facts: TraceFacts) -> Iterator[Finding]:
     if is_above(facts.weightless, selected, MANY):
         yield Finding(
             name="weightless",
-            problem=f"{share(facts.weightless, selected)} selected traces have the weight 0: they teach nothing",
+            problem=f"{share(facts.weightless, selected, 'selected traces')} have the weight 0: they teach nothing",
             change=f'filter.select.weight, now "{facts.recipe.filter.select.weight}": an expression above 0',
         )
 
@@ -174,16 +174,15 @@ def _teachers(facts: TraceFacts) -> Iterator[Finding]:
     if declined := faults.get("declined"):
         yield Finding(
             name="teacher_declines",
-            problem=f"{_sum(declined, 'declined', 'asked')} traces of {_names(declined)} decline to answer",
+            problem=f"{_sum(declined, 'declined', 'asked', 'traces')} decline to answer",
             change=f"teachers.{declined[0][0]}.prompt or system: look at them with `distill view`; or another model",
         )
     if foreign := faults.get("foreign"):
         yield Finding(
             name="teacher_language",
-            problem=f"{_sum(foreign, 'foreign_language', 'spoken')} rationales of {_names(foreign)} are in another "
+            problem=f"{_sum(foreign, 'foreign_language', 'spoken', 'rationales')} are in another "
             "language than their questions",
-            change=f"teachers.{foreign[0][0]}.system: ask for the language of the questions; or a rule on "
-            "language_differs",
+            change=f"teachers.{foreign[0][0]}.system: ask for that language; or a rule on language_differs",
             certainty="likely",
         )
     if cut := faults.get("cut"):
@@ -191,7 +190,7 @@ def _teachers(facts: TraceFacts) -> Iterator[Finding]:
         now = f", now {teacher.sampling.max_tokens}" if teacher is not None else ""
         yield Finding(
             name="traces_cut",
-            problem=f"{_sum(cut, 'cut', 'asked')} traces of {_names(cut)} reach the token limit without an answer",
+            problem=f"{_sum(cut, 'cut', 'asked', 'traces')} reach the token limit without an answer",
             change=f"teachers.{cut[0][0]}.sampling.max_tokens{now}: raise it, or set thinking_budget",
         )
     if form := faults.get("form"):
@@ -200,7 +199,7 @@ def _teachers(facts: TraceFacts) -> Iterator[Finding]:
         what = "have no rationale apart from the answer" if kind == "untold" else "have a wrong form"
         yield Finding(
             name="teacher_format",
-            problem=f"{_sum(form, kind, 'complete')} complete traces of {_names(form)} {what}",
+            problem=f"{_sum(form, kind, 'complete', 'complete traces')} {what}",
             change=f"teachers.{form[0][0]}.reasoning or its prompt: it must write its reasoning in think tags or in "
             "the field of the server",
         )
@@ -218,7 +217,7 @@ def _weak_teachers(facts: TraceFacts) -> Iterator[Finding]:
         where = f" or, if it is right, the gold answers of {', '.join(domains)}" if domains else ""
         yield Finding(
             name="teacher_wrong",
-            problem=f"Only {_sum(weak, 'correct', 'judged')} answers of {_names(weak)} are correct; others are right "
+            problem=f"Only {_sum(weak, 'correct', 'judged', 'answers')} are correct; others are right "
             f"in {share(sum(c['correct'] for c in others), sum(c['judged'] for c in others))}",
             change=f'the [[teachers]] block with name = "{weak[0][0]}": another model, or other domains{where}',
         )
@@ -230,8 +229,8 @@ def _hints(facts: TraceFacts) -> Iterator[Finding]:
         names = [teacher.name for teacher in facts.recipe.teachers if teacher.hinted]
         yield Finding(
             name="hints_told",
-            problem=f"{share(*facts.speaks_of_hint)} rationales of {', '.join(names)} mention the answer that was "
-            "shown to the teacher: the student learns to refer to an answer that it does not see",
+            problem=f"{share(*facts.speaks_of_hint, 'rationales of ' + ', '.join(names))} mention the answer that "
+            "was shown to the teacher: the student learns to refer to an answer that it does not see",
             change=f"teachers.{names[0] if names else 'NAME'}.prompt: ask it to reason as if it did not know the "
             "answer; or leave out its hinted",
         )
@@ -246,8 +245,8 @@ def _hints(facts: TraceFacts) -> Iterator[Finding]:
     if is_above(hinted.unseen, hinted.checked, most):
         yield Finding(
             name="hints_guess",
-            problem=f"{share(hinted.unseen, hinted.checked)} traces of {', '.join(hinted.teachers)}, shown the gold "
-            f"answer, state values that are not in the image{compared}: a student learns to guess",
+            problem=f"{share(hinted.unseen, hinted.checked, 'traces of ' + ', '.join(hinted.teachers))}, shown the "
+            f"gold answer, state values that are not in the image{compared}: a student learns to guess",
             change=f"teachers.{hinted.teachers[0]}.hinted, now true: show {{cues}} in its prompt instead of "
             "{answer}, or drop such traces by a rule on unsupported_values or ocr_verdict",
             certainty="likely",
@@ -278,21 +277,22 @@ def _gold(facts: TraceFacts) -> Iterator[Finding]:
         same, looked = facts.same_text
         yield Finding(
             name="answer_type",
-            problem=f"{share(same, looked)} answers that the judge refuses have exactly the text of the gold answer",
+            problem=f"{share(same, looked, 'refused answers')} have exactly the text of the gold answer",
             change=other_type,
         )
     elif is_below(correct, judged, WEAK) and (agreed := sum(count["agreed"] for _, count in every)) * 2 > refused:
         yield Finding(
             name="gold_or_images",
-            problem=f"Only {share(correct, judged)} answers are correct, although in {share(agreed, refused)} of the "
-            "others the teachers agree on another answer: images or gold answers belong to other questions",
+            problem=f"Only {share(correct, judged, 'answers')} are correct, although in "
+            f"{share(agreed, refused, 'others')} the teachers agree on another answer: images or gold answers belong "
+            "to other questions",
             change=f"data.{ASKED}: its columns for image, question and answer; look at traces with `distill view`",
             certainty="likely",
         )
     elif is_below(correct, judged, WEAK / 2):
         yield Finding(
             name="teachers_weak",
-            problem=f"Only {share(correct, judged)} answers are correct, and "
+            problem=f"Only {share(correct, judged, 'answers')} are correct, and "
             + (
                 "the teachers do not agree"
                 if asked > 1
@@ -320,7 +320,7 @@ def _leaked(facts: TraceFacts) -> Iterator[Finding]:
         sets = ", ".join(f"data.{name}" for name in facts.leaked_from) or f"data.{tested}"
         yield Finding(
             name="leaked",
-            problem=f"{share(leaked, asked)} training questions are in a test set with their images",
+            problem=f"{share(leaked, asked, 'training questions')} are in a test set with their images",
             change=f"{sets}.source: split by image (`distill split`), or leave these rows out",
         )
 
@@ -330,7 +330,7 @@ def _duplicates(facts: TraceFacts) -> Iterator[Finding]:
     if is_above(count["doubled"], count["asked"], MANY):
         yield Finding(
             name="duplicates",
-            problem=f"{share(count['doubled'], count['asked'])} questions repeat another one with its images",
+            problem=f"{share(count['doubled'], count['asked'], 'questions')} repeat another one with its images",
             change="data.questions.source: it holds rows more than once; "
             'with "question" in filter.signals, the rule question_duplicate drops them',
         )
@@ -343,7 +343,7 @@ def _strict_rules(facts: TraceFacts, named: Collection[str]) -> Iterator[Finding
     if is_above(slips := facts.correct_alone.get("arithmetic_slip", 0), correct, LOST):
         yield Finding(
             name="arithmetic_slips",
-            problem=f"{share(slips, correct)} correct traces are dropped because their written arithmetic is wrong",
+            problem=f"{share(slips, correct, 'correct traces')} are dropped for a slip in their written arithmetic",
             change="[[teachers]]: another model, or a prompt that asks it to check its steps (`distill view`)",
         )
     for name, count in facts.correct_alone.items():
@@ -355,7 +355,7 @@ def _strict_rules(facts: TraceFacts, named: Collection[str]) -> Iterator[Finding
         ):
             yield Finding(
                 name="rule_drops",
-                problem=f"The rule {name} alone drops {share(count, correct)} correct traces",
+                problem=f"The rule {name} alone drops {share(count, correct, 'correct traces')}",
                 change=f'filter.rules, name = "{name}", drop = "{rules[name]}": weaken it (`distill view`, Policy)',
             )
 
@@ -372,7 +372,7 @@ def _few_traces(facts: TraceFacts) -> Iterator[Finding]:
     if most <= 2 and is_below(kept, asked, 0.6) and WEAK < rate < 0.7 and not facts.questions["leaked"]:
         yield Finding(
             name="few_traces",
-            problem=f"Only {share(kept, asked)} questions keep a trace: a teacher gives {most}, and "
+            problem=f"Only {share(kept, asked, 'questions')} keep a trace: a teacher gives {most}, and "
             f"{100 * rate:.0f} % are correct",
             change=f"teachers.{teacher.name}.samples, now {most}: with 4, at most "
             f"about {100 * (1 - (1 - rate) ** 4):.0f} % of the questions have a correct one",
@@ -385,8 +385,8 @@ def _one_answer(facts: TraceFacts) -> Iterator[Finding]:
     if is_above(count, total, ONE_ANSWER):
         yield Finding(
             name="one_answer",
-            problem=f"{share(count, total)} selected traces have the answer {answer!r}: a student learns to give it "
-            "without looking at the image",
+            problem=f"{share(count, total, 'selected traces')} have the answer {answer!r}: a student learns to give "
+            "it without looking at the image",
             change="filter.select.mix: take every answer equally often, or add questions with other answers",
         )
 
@@ -395,5 +395,6 @@ def _names(teachers: Sequence[tuple[str, Any]]) -> str:
     return ", ".join(name for name, _ in teachers)
 
 
-def _sum(teachers: Sequence[tuple[str, Mapping[str, int]]], part: str, whole: str) -> str:
-    return share(sum(count[part] for _, count in teachers), sum(count[whole] for _, count in teachers))
+def _sum(teachers: Sequence[tuple[str, Mapping[str, int]]], part: str, whole: str, what: str) -> str:
+    part_sum, whole_sum = (sum(of[key] for _, of in teachers) for key in (part, whole))
+    return share(part_sum, whole_sum, f"{what} of {_names(teachers)}")

@@ -118,8 +118,8 @@ def _no_image_tokens(complete: Sequence[JudgedTrace]) -> Iterator[Finding]:
     if is_above(unseen, len(shown), _UNSEEN):
         yield Finding(
             name="images_unseen",
-            problem=f"{share(unseen, len(shown))} prompts about images have no image tokens: the images do not reach "
-            "the teachers, or their server does not count them",
+            problem=f"{share(unseen, len(shown), 'prompts about images')} have no image tokens: the images do not "
+            "reach the teachers, or their server does not count them",
             certainty="possible",
             change="[[teachers]]: images, and the model and server; `distill check` asks a server about a grey image",
         )

@@ -163,8 +163,8 @@ def _forgotten(facts: StudentFacts) -> Iterator[Finding]:
     if taught and not learns_rationales(last) and is_above(bare, len(facts.replies), BARE):
         yield Finding(
             name="forgotten",
-            problem=f"{share(bare, len(facts.replies))} replies of {facts.arm} have no rationale: its last stage, "
-            f"{last.name}, has none to learn, and took away what {taught[-1]} taught",
+            problem=f"{share(bare, len(facts.replies), f'replies of {facts.arm}')} have no rationale: its last "
+            f"stage, {last.name}, has none to learn, and took away what {taught[-1]} taught",
             change=f"stages.{last.name}: replay traces in it, lower its learning rate, or leave it out",
             certainty="likely",
         )
@@ -174,7 +174,7 @@ def _images(facts: StudentFacts) -> Iterator[Finding]:
     for found in facts.odd_images:
         yield Finding(
             name=f"test_{found.name}",
-            problem=f"{share(found.count, found.looked_at)} of the test images {found.about}",
+            problem=f"{share(found.count, found.looked_at, 'test images')} {found.about}",
             change=f"data.{facts.recipe.eval.data}: its image column or images_root; {found.change}",
         )
 
@@ -197,7 +197,7 @@ def _judging(facts: StudentFacts) -> Iterator[Finding]:
         kind = Counter(reply["answer_type"] for reply in same).most_common(1)[0][0]
         yield Finding(
             name="answer_type",
-            problem=f"{share(len(same), len(facts.replies))} replies of {facts.arm} have exactly the text of the "
+            problem=f"{share(len(same), len(facts.replies), f'replies of {facts.arm}')} have exactly the text of the "
             f"gold answer, but the judge does not accept them as {kind}",
             change=change,
         )
@@ -205,8 +205,9 @@ def _judging(facts: StudentFacts) -> Iterator[Finding]:
         one = undecided[0]
         yield Finding(
             name="replies_undecided",
-            problem=f"The judge cannot decide on {share(len(undecided), len(facts.replies))} replies of {facts.arm}, "
-            f"such as {one['answer'][:40]!r} for the gold answer {one['gold'][0][:60]!r}",
+            problem="The judge cannot decide on "
+            f"{share(len(undecided), len(facts.replies), f'replies of {facts.arm}')}, such as "
+            f"{one['answer'][:40]!r} for the gold answer {one['gold'][0][:60]!r}",
             change=f"data.{facts.recipe.eval.data}: gold answers as short as the student's, or their answer_type",
             certainty="likely",
         )
@@ -228,7 +229,7 @@ def _form(facts: StudentFacts) -> Iterator[Finding]:
         if 2 * len(went_on) > len(cut):
             yield Finding(
                 name="chat_template",
-                problem=f"{share(len(went_on), len(replies))} replies of {facts.arm} give an answer and then "
+                problem=f"{share(len(went_on), len(replies), f'replies of {facts.arm}')} give an answer and then "
                 f"continue to the limit of {limit:,} tokens: the student did not learn how a turn ends",
                 change="[student] model: its chat_template must end a turn with the end token of its tokenizer",
                 certainty="likely",
@@ -237,15 +238,15 @@ def _form(facts: StudentFacts) -> Iterator[Finding]:
             learned = f"; it learned replies of {facts.learned_tokens:.0f} tokens" if facts.learned_tokens else ""
             yield Finding(
                 name="replies_cut",
-                problem=f"{share(len(cut), len(replies))} replies of {facts.arm} are cut off at {limit:,} "
+                problem=f"{share(len(cut), len(replies), f'replies of {facts.arm}')} are cut off at {limit:,} "
                 f"tokens{learned}",
                 change=f"eval.max_new_tokens, now {limit:,}: raise it",
             )
         else:
             yield Finding(
                 name="replies_endless",
-                problem=f"{share(len(cut), len(replies))} replies of {facts.arm} do not end within {limit:,} tokens, "
-                f"although it learned replies of {facts.learned_tokens:.0f}",
+                problem=f"{share(len(cut), len(replies), f'replies of {facts.arm}')} do not end within {limit:,} "
+                f"tokens, although it learned replies of {facts.learned_tokens:.0f}",
                 change="the training of this student: it has too few steps or too high a learning rate",
                 certainty="likely",
             )
@@ -253,8 +254,8 @@ def _form(facts: StudentFacts) -> Iterator[Finding]:
     if is_above(len(unformed), len(replies), MANY):
         yield Finding(
             name="replies_unformed",
-            problem=f"{share(len(unformed), len(replies))} replies of {facts.arm} have no closed think block with an "
-            "answer",
+            problem=f"{share(len(unformed), len(replies), f'replies of {facts.arm}')} have no closed think block "
+            "with an answer",
             change="the training of this student: more steps, or filter.rationale if its traces have another form",
             certainty="likely",
         )
@@ -275,11 +276,11 @@ def _collapse(facts: StudentFacts) -> Iterator[Finding]:
         is_taught = len(learned) < FEWEST or is_above(taught, len(learned), most)
         yield Finding(
             name="one_answer",
-            problem=f"{facts.arm} answers {answer[:40]!r} to {share(count, total)} questions; the most frequent gold "
-            f"answer has {100 * most:.0f} %",
+            problem=f"{facts.arm} answers {answer[:40]!r} to {share(count, total, 'questions')}; the most frequent "
+            f"gold answer has {100 * most:.0f} %",
             change="filter.select.mix: take every answer equally often, so that none can be guessed"
             if is_taught
-            else f"the training of this student: only {share(taught, len(learned))} of the rows that it learned have "
+            else f"the training of this student: only {share(taught, len(learned), 'rows that it learned')} have "
             "this answer",
         )
 

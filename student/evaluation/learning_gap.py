@@ -51,8 +51,8 @@ def _surely_ahead(first: int, of_first: int, second: int, of_second: int) -> flo
 
 def figures(arm: str, learned: Sequence[Prediction], replies: Sequence[Prediction]) -> str:
     """Both shares, as the beginning of a sentence."""
-    own, test = share(_right(learned), len(learned)), share(_right(replies), len(replies))
-    return f"{arm} answers {own} of the rows that it learned, and {test} of the test"
+    own = share(_right(learned), len(learned), "rows that it learned")
+    return f"{arm} answers {own}, and {share(_right(replies), len(replies), 'questions of the test')}"
 
 
 def of_own_rows(

@@ -99,8 +99,8 @@ def equal_arms(
         if replies and same >= EQUAL * len(replies):
             yield Finding(
                 name="same_student",
-                problem=f"{share(same, len(replies))} replies of {arm} are word for word those of {name}: the stages "
-                "between the two changed nothing",
+                problem=f"{share(same, len(replies), f'replies of {arm}')} are word for word those of {name}: the "
+                "stages between the two changed nothing",
                 certainty="likely",
                 change="eval.arms, or the stages between the two: learning rate, steps and trained parts",
             )

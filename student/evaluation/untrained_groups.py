@@ -104,9 +104,9 @@ def _untrained(
     return Finding(
         name="test_group_untrained",
         problem=f"{arm} has trained {'no' if not lost.left else 'hardly any'} rows of {lost.name}: they are {before} "
-        f"of the test and {after} of what {rows.trained.step} trained; the step that loses them is {step.step}. "
-        f"{arm} is right in {share(sum(inside), len(inside))} of them, and in {share(sum(outside), len(outside))} of "
-        "the others",
+        f"of the test and {after} that {rows.trained.step} trained; the step that loses them is {step.step}. "
+        f"{arm} is right in {share(sum(inside), len(inside), 'such questions')}, and in "
+        f"{share(sum(outside), len(outside), 'others')}",
         certainty="certain" if lost.grouping == DOMAIN and not lost.left else "likely",
         change=f"{step.change}, or test without them",
     )
@@ -119,11 +119,11 @@ def weakest_group(arm: str, replies: Sequence[Prediction], asked: Sequence[Sampl
     test = StepRows.of([of_row for of_row, _ in rows], step="the test")
     right = StepRows.of([of_row for of_row, is_right in rows if is_right], step="the right replies")
     for lost in lost_groups([(test, right)])[:1]:
-        rest = share(right.rows - lost.left, test.rows - lost.count)
+        rest = share(right.rows - lost.left, test.rows - lost.count, "other rows")
         yield Finding(
             name="group_wrong",
             kind="open",
-            problem=f"{arm} is right in {share(lost.left, lost.count)} of the rows of {lost.name}, and in {rest} of "
-            "the others: they are harder, or their gold answers, images or traces are faulty. Look at some with "
+            problem=f"{arm} is right in {share(lost.left, lost.count, f'rows of {lost.name}')}, and in {rest}: "
+            "they are harder, or their gold answers, images or traces are faulty. Look at some with "
             "`distill view`, Students",
         )

@@ -198,7 +198,7 @@ def _left_out(facts: StageFacts) -> Iterator[Finding]:
         reasons = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in sorted(dropped.items()))
         yield Finding(
             name="rows_left_out",
-            problem=f"The stage cannot use {share(left_out, rows + left_out)} rows: {reasons}",
+            problem=f"The stage cannot use {share(left_out, rows + left_out, 'rows')}: {reasons}",
             change=f"{_key(facts, 'max_length')}, now {facts.stage.max_length:,} tokens: raise it"
             if 2 * dropped.get("too_long", 0) > left_out
             else "",

@@ -89,7 +89,8 @@ def test_gold_answers_of_another_type_than_stated_are_a_warning_before_they_are_
     path = write(tmp_path, {"questions": rows}, teachers=[TEACHER])
     (warned,) = results(path, sources.check_gold_faults, state="warning")
     assert (
-        warned.key == "data.questions.answer_type" and "(30 of 30) gold answers of the type 'date'" in warned.message
+        warned.key == "data.questions.answer_type"
+        and "30 of 30 gold answers of the type 'date' (100 %)" in warned.message
     )
     some = [{**row, "answer_type": "date" if n < 15 else "number"} for n, row in enumerate(rows)]
     path = write(tmp_path, {"questions": some}, teachers=[TEACHER])

@@ -41,7 +41,7 @@ def test_a_group_that_a_step_loses_is_named_with_the_other_name_of_its_rows() ->
     assert group.name == "the domain 'charts' (teacher 'of charts')"
     (finding,) = findings_of([group])
     assert finding.name == "rows_lost" and finding.certainty == "likely" and finding.change == "filter.rules"
-    assert "they are 33 % (100 of 300) of the rows before it and 0 % (0 of 200) after it" in finding.problem
+    assert "they are 100 of 300 rows (33 %) before it and 0 of 200 rows (0 %) after it" in finding.problem
 
 
 def test_most_groups_may_be_lost() -> None:

@@ -96,7 +96,9 @@ def test_answers_of_another_form_than_the_gold_answers_are_told_and_nothing_that
     described = [f"The image shows {gold} red things on a table." for gold in GOLDS]
     (found,) = odd_rows.of_answers(pairs(["No idea what that is."] * 40 + described[40:]), "all", "data.questions")
     assert (found.name, found.certainty) == ("answers_unlike_gold", "likely")
-    assert "the answer is a sentence where the gold answer is a number in 100 % (80 of 80)" in found.problem
+    assert (
+        "the answer is a sentence where the gold answer is a number in 80 of 80 wrong ones (100 %)" in found.problem
+    )
 
 
 def test_a_relation_of_one_group_is_told_where_all_rows_have_none() -> None:
@@ -111,7 +113,7 @@ def test_a_relation_of_one_group_is_told_where_all_rows_have_none() -> None:
     ]
     (found,) = odd_rows.related([*right, *scaled, *drawn], "all", "data.questions")
     assert "all about the rows of the domain 'digits'" in found.problem
-    assert "times 0.001 in 43 % (30 of 70)" in found.problem
+    assert "times 0.001 in 30 of 70 wrong ones (43 %)" in found.problem
     assert odd_rows.related([*right, *drawn], "all", "data.questions") == []
 
 
@@ -140,7 +142,10 @@ def test_gold_answers_of_the_text_alone_are_named() -> None:
         return [TextRow(question=f"Number {n % 30}?", gold=gold(n), images=(str(n),)) for n in range(120)]
 
     (found,) = usual_figures.of_questions(asked(lambda n: str(n % 30)), "data.questions")
-    assert (found.name, found.certainty) == ("gold_by_text", "likely") and "100 % (30 of 30)" in found.problem
+    assert (found.name, found.certainty) == (
+        "gold_by_text",
+        "likely",
+    ) and "30 of 30 questions about several images (100 %)" in found.problem
     assert not list(usual_figures.of_questions(asked(lambda n: str(n)), "data.questions"))
     assert not list(usual_figures.of_questions(asked(lambda n: "yes" if n % 2 else "no"), "data.questions"))
 
@@ -163,7 +168,7 @@ def test_replies_that_repeat_that_to_another_image_are_counted() -> None:
     asked = [("How many?", str(n), "I count three of them.") for n in range(30)]
     assert same_for_different(asked) == (29, 29)
     (found,) = odd_rows.of_same_replies(asked, "a teacher")
-    assert found.name == "same_reply" and "100 % (29 of 29)" in found.problem
+    assert found.name == "same_reply" and "29 of 29 replies of " in found.problem
     assert list(odd_rows.of_same_replies([(q, g, f"{r} {g}") for q, g, r in asked], "a teacher")) == []
     assert list(odd_rows.of_same_replies([(q, g, "") for q, g, _ in asked], "a teacher")) == []
 

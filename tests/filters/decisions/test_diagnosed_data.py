@@ -22,7 +22,9 @@ def typed(answer_type: str) -> Asked:
 
 def test_gold_answers_that_are_not_of_the_type_of_their_rows_are_found(tmp_path: Path) -> None:
     (finding,) = diagnosed(tmp_path, asked=typed("date"))
-    assert finding["name"] == "answer_type" and "(60 of 60) gold answers of the type 'date'" in finding["problem"]
+    assert (
+        finding["name"] == "answer_type" and "60 of 60 gold answers of the type 'date' (100 %)" in finding["problem"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,7 @@ def test_requests_that_gave_no_answer_are_named_by_their_outcome(tmp_path: Path,
 
     (finding,) = diagnosed(tmp_path, failed)
     assert finding["name"] == "no_answer" and finding["problem"].startswith(
-        "100 % (60 of 60) traces of brief have no"
+        "60 of 60 traces of brief (100 %) have no"
     )
     assert change in finding["change"]
 
@@ -61,7 +63,7 @@ def test_a_tolerance_that_takes_other_numbers_for_right_is_named(tmp_path: Path)
 
 def test_weights_of_zero_are_named(tmp_path: Path) -> None:
     (finding,) = diagnosed(tmp_path, more='[filter.select]\nweight = "1 - pass_rate"\n')
-    assert finding["name"] == "weightless" and finding["problem"].startswith("100 % (120 of 120) selected traces")
+    assert finding["name"] == "weightless" and finding["problem"].startswith("120 of 120 selected traces (100 %)")
     assert 'filter.select.weight, now "1 - pass_rate"' in finding["change"]
 
 
@@ -80,7 +82,7 @@ def test_gold_answers_that_stand_in_their_questions_are_found(tmp_path: Path) ->
         return [sample(f"{one.question} (answer: {one.answers[0]})", *one.answers) for one in asked]
 
     (finding,) = diagnosed(tmp_path, asked=told)
-    assert finding["name"] == "answer_in_question" and "100 % (60 of 60) questions contain" in finding["problem"]
+    assert finding["name"] == "answer_in_question" and "60 of 60 questions (100 %) contain" in finding["problem"]
 
 
 @pytest.mark.parametrize("question", ["Is it a tree or a house?", "A: tree, B: house?"])
@@ -102,7 +104,7 @@ def spelt(asked: list[Sample]) -> list[Sample]:
 def test_questions_in_several_spellings_are_found_with_and_without_their_signal(tmp_path: Path, signals: str) -> None:
     settings = f"[filter]\nsignals = [{signals}]\n"
     finding = diagnosed(tmp_path, asked=spelt, settings=settings)[0]
-    assert finding["name"] == "duplicates" and "67 % (40 of 60) questions repeat another one" in finding["problem"]
+    assert finding["name"] == "duplicates" and "40 of 60 questions (67 %) repeat another one" in finding["problem"]
 
 
 def test_a_question_about_other_images_or_options_is_no_repetition(tmp_path: Path) -> None:

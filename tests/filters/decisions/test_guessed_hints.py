@@ -44,8 +44,8 @@ def told_with_hints(folder: Path, guessing: int, *, unhinted: bool) -> list[dict
 def test_hints_that_teach_guessing_are_named_with_the_line_to_change(tmp_path: Path, unhinted: bool) -> None:
     (finding,) = told_with_hints(tmp_path, 30, unhinted=unhinted)
     assert finding["name"] == "hints_guess"
-    assert finding["problem"].startswith("75 % (30 of 40) traces of structured, shown the gold answer, state values")
-    assert ("without it, 0 % (0 of 40) do" in finding["problem"]) == unhinted
+    assert finding["problem"].startswith("30 of 40 traces of structured (75 %), shown the gold answer, state values")
+    assert ("without it, 0 of 40 (0 %) do" in finding["problem"]) == unhinted
     assert "teachers.structured.hinted, now true" in finding["change"] and "{cues}" in finding["change"]
 
 

@@ -277,7 +277,7 @@ def test_a_last_stage_that_takes_the_rationales_away_is_named(tmp_path: Path) ->
 def test_test_images_of_one_colour_are_found_before_what_they_bring_about(tmp_path: Path) -> None:
     plain = OddImages(name="images_plain", about="show nothing", change="look", count=50, looked_at=60)
     (found,) = found_of_student(tmp_path, replies(), seen={"odd_images": [plain]})
-    assert found.name == "test_images_plain" and found.problem == "83 % (50 of 60) of the test images show nothing"
+    assert found.name == "test_images_plain" and found.problem == "50 of 60 test images (83 %) show nothing"
 
 
 def test_gold_answers_of_one_group_in_other_units_are_named_also_of_a_good_student(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_gold_answers_of_one_group_in_other_units_are_named_also_of_a_good_stude
     ]
     (found,) = found_of_student(tmp_path, said, seen={"asked": asked})
     assert found.name == "answer_relation" and "about the rows of the domain 'scenes'" in found.problem
-    assert "the answer is the gold answer times 0.001 in 100 % (30 of 30)" in found.problem
+    assert "the answer is the gold answer times 0.001 in 30 of 30 wrong ones (100 %)" in found.problem
 
 
 def test_a_group_that_is_answered_far_worse_is_told_beside_the_result(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_a_group_that_is_answered_far_worse_is_told_beside_the_result(tmp_path: 
     ]
     result, group = found_of_student(tmp_path, said, seen={"asked": asked})
     assert result.name == "student" and (group.name, group.kind) == ("group_wrong", "open")
-    assert "0 % (0 of 30) of the rows of the domain 'scenes', and in 100 % (60 of 60) of the others" in group.problem
+    assert "0 of 30 rows of the domain 'scenes' (0 %), and in 60 of 60 other rows (100 %)" in group.problem
 
 
 def test_a_student_that_images_do_not_help_is_blind(tmp_path: Path) -> None:

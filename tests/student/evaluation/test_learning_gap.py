@@ -101,7 +101,7 @@ def test_a_few_rows_say_nothing() -> None:
 def test_a_student_that_answers_its_own_rows_alone_has_learned_them_by_heart(tmp_path: Path) -> None:
     bad = explained(tmp_path, replies(6), replies(39))["own_rows_only"]
     assert bad.kind == "fault" and bad.change.startswith("data.questions: more different questions")
-    assert "98 % (39 of 40) of the rows that it learned, and 15 % (6 of 40) of the test" in bad.problem
+    assert "39 of 40 rows that it learned (98 %), and 6 of 40 questions of the test (15 %)" in bad.problem
     assert "30 questions by heart" in bad.problem
     fair = explained(tmp_path, replies(18), replies(39))
     assert [fair["own_rows_only"].kind, fair["student"].kind] == ["open", "open"]
@@ -123,7 +123,7 @@ def test_another_test_explains_a_bad_result_only_of_a_student_that_learned(tmp_p
     found = partial(explained, learned=lambda: rows(80), asked=asked)
     learned = found(tmp_path, replies(4), replies(39))
     differs = learned["test_question_differs"]
-    assert differs.certainty == "likely" and differs.problem.startswith("distilled answers 98 % (39 of 40)")
+    assert differs.certainty == "likely" and differs.problem.startswith("distilled answers 39 of 40 rows")
     assert "own_rows_only" not in learned
     unlearned = found(tmp_path, replies(4), replies(5))
     assert "test_question_differs" not in unlearned and "not_learned" in unlearned
@@ -133,6 +133,6 @@ def test_another_test_explains_a_bad_result_only_of_a_student_that_learned(tmp_p
 
 def test_one_answer_to_all_is_no_matter_of_the_mix_where_the_rows_do_not_teach_it(tmp_path: Path) -> None:
     collapsed = explained(tmp_path, replies(2, "8"), replies(2, "8"))["one_answer"]
-    assert collapsed.change.startswith("the training of this student: only 10 % (4 of 40)")
+    assert collapsed.change.startswith("the training of this student: only 4 of 40 rows that it learned (10 %)")
     taught = [each | {"gold": ["8"], "verdict": "correct", "answer": "8"} for each in replies(0, "8")]
     assert explained(tmp_path, replies(2, "8"), taught)["one_answer"].change.startswith("filter.select.mix")

@@ -48,9 +48,9 @@ def test_a_domain_that_was_not_trained_is_named_with_the_first_step_that_lacks_i
     left = [after("the source", **ALL), after("the rule misread", **TWO), after("the selection", **TWO)]
     (finding,) = found(left, after("the stage reason", **TWO), wrong=("charts",))
     assert finding.name == "test_group_untrained" and finding.certainty == "certain"
-    assert "no rows of the domain 'charts': they are 33 % (40 of 120) of the test" in finding.problem
+    assert "no rows of the domain 'charts': they are 40 of 120 rows (33 %) of the test" in finding.problem
     assert "the step that loses them is the rule misread" in finding.problem
-    assert "right in 0 % (0 of 40) of them, and in 100 % (80 of 80) of the others" in finding.problem
+    assert "right in 0 of 40 such questions (0 %), and in 80 of 80 others (100 %)" in finding.problem
     assert finding.change == "the key of the rule misread, or test without them"
 
 
