@@ -9,13 +9,13 @@ from typing import Any
 import orjson
 
 from distill.ablation.arms import STUDENT
-from distill.ablation.costs import measured_folder, training_costs
+from distill.ablation.costs import learned_ids, measured_folder, training_costs
 from distill.ablation.drafts import Arm
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import EVAL_METRICS, METRICS, PREDICTIONS
 from distill.artifacts.manifest import Manifest, require
 from distill.recipe.sections.eval import BASE
-from distill.recipe.sections.stages import is_traces
+from distill.recipe.sections.stages import is_traces, lineage
 from distill.rounds.round_recipes import pass_folder
 
 _CURVE_POINTS = 60
@@ -61,18 +61,27 @@ def outcome(planned: Arm, folder: Path, changed: Mapping[str, Any]) -> ArmResult
 def _traces(planned: Arm, folder: Path) -> dict[str, float]:
     """How many traces the measured student learned from, and tokens of them (prompt and image included) in training.
 
-    Rounds learn new traces and train further on those of earlier passes: all passes are added up. An arm that learned
-    from no traces has no such costs.
+    A student may learn traces in several stages, and in rounds: all are added up, a trace of two stages counts once.
+    Replies of a student are no traces. An arm that learned from no traces has no such costs.
     """
-    stage = next((stage for stage in planned.recipe.stages if stage.name == planned.stage), None)
-    if stage is None or not is_traces(stage):
+    if planned.stage not in {stage.name for stage in planned.recipe.stages}:
         return {}
+    stages = [
+        stage
+        for stage in lineage(planned.recipe.stages, planned.stage)
+        if is_traces(stage) and stage.rollouts is None
+    ]
+    learned = [(folder, stage) for stage in stages]
+    learned += [(pass_folder(folder, number), stages[-1]) for number in range(1, planned.rounds + 1) if stages]
     costs: Counter[str] = Counter()
-    for number in range(planned.rounds + 1):
-        trained = pass_folder(folder, number) / "train" / planned.stage
+    known: set[str] = set()
+    for run, stage in learned:
+        trained = run / "train" / stage.name
         if (manifest := Manifest.read(trained)) is None:
             continue
-        costs["traces"] += manifest.counts["rows"] - manifest.counts.get("replayed", 0)
+        ids = learned_ids(run, stage)
+        costs["traces"] += manifest.counts["rows"] - manifest.counts.get("replayed", 0) - len(ids & known)
+        known |= ids
         if (logs := _logs(trained)) and (shares := logs[-1]["shares"]):
             replays = sum(share for source, share in shares.items() if source in planned.recipe.data)
             costs["trace_tokens"] += round((1 - replays) * manifest.tokens["trained"])

@@ -78,10 +78,10 @@ def _of_stages(recipe: Recipe, folder: Path) -> Iterator[float]:
             replies = rollouts_folder(folder, stage.name) / "replies"
             yield from (_noted(path.parent) for path in replies.glob("*/eval/manifest.json"))
         if stage.rollouts is not None or stage.visual is not None:
-            yield scores.seconds(folder, stage.name, _traces(folder, stage))
+            yield scores.seconds(folder, stage.name, learned_ids(folder, stage))
 
 
-def _traces(folder: Path, stage: Stage) -> set[str]:
+def learned_ids(folder: Path, stage: Stage) -> set[str]:
     """The ids of what a stage learns from: other arms may have scored more in the same journals."""
     from student.data.rows import data_folder
 

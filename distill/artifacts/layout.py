@@ -1,6 +1,7 @@
 """Names of the files and folders of a run directory that more than one module reads or writes."""
 
 import re
+import tomllib
 from pathlib import Path
 
 RECIPE = "recipe.toml"
@@ -80,6 +81,17 @@ _PART = "part-"
 def model_folder(run: Path, stage: str) -> Path:
     """The folder of the student of a finished training stage."""
     return run / "train" / stage / MODEL
+
+
+def stage_folders(run: Path) -> list[Path]:
+    """The folders of a run's training stages, in the order of its recipe; those of no stage of it come last."""
+    try:
+        stages = tomllib.loads((run / RECIPE).read_text(encoding="utf-8")).get("stages", [])
+    except (OSError, ValueError):  # no recipe there, or a damaged one, which other commands name
+        stages = []
+    order = {stage["name"]: number for number, stage in enumerate(stages)}
+    folders = sorted(path for path in (run / "train").glob("*") if path.is_dir())
+    return sorted(folders, key=lambda folder: order.get(folder.name, len(order)))
 
 
 def dataset_file_rows(rows: int) -> int:

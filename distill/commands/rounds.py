@@ -53,8 +53,11 @@ class _Passes:
 
     def write(self, ended: str) -> None:
         """Write what is known so far. `ended`: why there is no further round; empty while there may be one."""
+        from distill.reports.html import write_links
+
         student = str(student_of_pass(self.recipe, self.run, self.best))
         write_results(self.run, {"passes": self.fields, "best": self.best, "student": student, "ended": ended})
+        write_links(self.run)
 
 
 def all_rounds(

@@ -13,7 +13,7 @@ import orjson
 from distill import run_log
 from distill.artifacts.damaged_lines import count_damaged
 from distill.artifacts.integrity import changed, require_run
-from distill.artifacts.layout import ABLATE, EVAL_METRICS, HEALTH, PARTS, PROGRESS, REPORT, RESULTS
+from distill.artifacts.layout import ABLATE, EVAL_METRICS, HEALTH, PARTS, PROGRESS, REPORT, RESULTS, stage_folders
 from distill.artifacts.manifest import STAGES, Manifest
 from distill.local_paths import as_argument
 from distill.planning.outdated import outdated_text
@@ -235,11 +235,9 @@ def _steps(counts: Mapping[str, int]) -> str:
 
 
 def _trained(run: Path) -> list[tuple[Path, Manifest]]:
-    """The finished stages in the order in which they were trained."""
-    read = ((path, Manifest.read(path)) for path in sorted((run / "train").glob("*")) if path.is_dir())
-    return sorted(
-        ((path, manifest) for path, manifest in read if manifest is not None), key=lambda pair: pair[1].created
-    )
+    """The finished stages in the order of the recipe."""
+    read = ((path, Manifest.read(path)) for path in stage_folders(run))
+    return [(path, manifest) for path, manifest in read if manifest is not None]
 
 
 def parts(run: Path) -> str:
@@ -282,7 +280,7 @@ def evaluation(run: Path) -> str:
             (name, *(percent(arm["domains"][each]["accuracy"]) if each in arm["domains"] else "" for each in domains))
             for name, arm in arms.items()
         ]
-        blocks.append(table(("accuracy %", *domains), shares))
+        blocks.append(table(("accuracy %", *(domain or "(none)" for domain in domains)), shares))
     blocks += _few(arms, shown_metrics(metrics))
     deltas = [
         (name, difference(delta), metric_table.probability(delta["p"])) for name, delta in metrics["deltas"].items()
@@ -379,5 +377,5 @@ def ablation(folder: Path, study: str | None = None) -> str:
     if failed := results.get("failed"):
         parts.append(table(("failed", "why"), list(failed.items())))
     if results["skipped"]:
-        parts.append(table(("left out", "why"), list(results["skipped"].items())))
+        parts.append("\n".join(f"left out: {name}: {why}" for name, why in results["skipped"].items()))
     return "\n\n".join(parts)

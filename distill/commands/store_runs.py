@@ -22,6 +22,7 @@ from distill.object_store.recipe_stores import open_run_store
 from distill.python_api import verbs
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.scale import StoreSettings
 from distill.reports.text_table import table
 from distill.types import Progress, ProgressCallback, unwatched
 from distill.units.run_state import RunState, read_run_state
@@ -46,18 +47,24 @@ def generate_stage_in_store(recipe: Recipe, address: str, overrides: Sequence[st
         run = scratch / "run"
         compared = verbs.compare_asked(recipe, run)
         manifest = generate_in_store(recipe, address, scratch, limit=limit, on_progress=on_progress)
-        blocks = [funnel(run), damage(run), _errors_kept(manifest, address)]
+        blocks = [funnel(run), damage(run), _errors_kept(recipe, manifest, address)]
         blocks += [compared.summary()] if compared is not None else []
     return "\n\n".join(block for block in blocks if block) + f"\ntraces: {address}"
 
 
-def _errors_kept(manifest: Manifest, address: str) -> str:
+def store_command(verb: str, recipe: Recipe, address: str, *arguments: str) -> str:
+    """A command on a run in a store, as a message shows it; settings of the store are in the recipe."""
+    settings = ("--recipe", as_argument(recipe.path)) if recipe.store != StoreSettings() else ()
+    return " ".join(("distill", verb, as_argument(address), *arguments, *settings))
+
+
+def _errors_kept(recipe: Recipe, manifest: Manifest, address: str) -> str:
     """How errors are asked again, which the units of a store keep; empty without any."""
     if not (count := manifest.counts["errors_to_ask_again"]):
         return ""
     return (
         f"{count:,} traces ended in an error, and this command does not ask them again: "
-        f"distill pull {as_argument(address)} DIR, then distill generate RECIPE --run DIR"
+        f"{store_command('pull', recipe, address, 'DIR')}, then distill generate RECIPE --run DIR"
     )
 
 
@@ -71,7 +78,7 @@ def filter_stage_in_store(recipe: Recipe, address: str, overrides: Sequence[str]
     with watch() as on_progress:
         manifest = _filter_here(recipe, address, fresh=fresh, on_progress=on_progress)
     counts = table(("filter", "traces"), [(name, f"{manifest.counts[name]:,}") for name in FUNNEL["filter"]])
-    return f"{counts}\ndataset: {address}; distill pull {as_argument(address)} DIR"
+    return f"{counts}\ndataset: {address}; {store_command('pull', recipe, address, 'DIR')}"
 
 
 def _submit_agents(recipe: Recipe, verb: str, address: str, overrides: Sequence[str], options: Sequence[str]) -> str:
@@ -81,7 +88,7 @@ def _submit_agents(recipe: Recipe, verb: str, address: str, overrides: Sequence[
     command = [sys.executable, "-m", *local_command(recipe, verb, address, overrides), *options]
     folder, agents = slurm_folder(recipe), recipe.engine.agents
     job = submit_array(command, folder, name=f"distill-{recipe.name}", elements=agents, options=recipe.engine.slurm)
-    return f"job {job}: {agents} agents; logs: {folder}\nstate: distill status {as_argument(address)}"
+    return f"job {job}: {agents} agents; logs: {folder}\nstate: {store_command('status', recipe, address)}"
 
 
 def local_command(recipe: Recipe, verb: str, address: str, overrides: Sequence[str]) -> list[str]:

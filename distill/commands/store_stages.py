@@ -21,7 +21,13 @@ from distill.artifacts.manifest import MANIFEST, STAGES
 from distill.commands.progress import watch
 from distill.commands.stages import evaluate_students, train_stage
 from distill.commands.status import evaluation_fields
-from distill.commands.store_runs import filter_stage_in_store, generate_stage_in_store, local_command, slurm_folder
+from distill.commands.store_runs import (
+    filter_stage_in_store,
+    generate_stage_in_store,
+    local_command,
+    slurm_folder,
+    store_command,
+)
 from distill.commands.whole_run import not_evaluated, require_fit
 from distill.errors import RecipeError
 from distill.local_paths import as_argument
@@ -58,11 +64,11 @@ def _train_here(recipe: Recipe, address: str, *, stage: str | None, jobs: int, f
     """Train as `distill train` does, in this process and in those that a launcher started with it."""
     with processes.together(), own_disks.own_disks(), _run_of_stage(recipe, address, "train") as run:
         text = train_stage(recipe, run, stage=stage, jobs=jobs, fresh=fresh)
-    return f"{text}\n{_students(address)}"
+    return f"{text}\n{_students(recipe, address)}"
 
 
-def _students(address: str) -> str:
-    return f"students: {address}; distill pull {as_argument(address)} DIR"
+def _students(recipe: Recipe, address: str) -> str:
+    return f"students: {address}; {store_command('pull', recipe, address, 'DIR')}"
 
 
 def _submit_training(
@@ -74,7 +80,7 @@ def _submit_training(
     command = local_command(recipe, "train", address, overrides) + (["--stage", stage] if stage else [])
     nodes, folder, options = recipe.engine.nodes or 1, slurm_folder(recipe), recipe.engine.slurm
     job = submit_training(command, folder, name=f"distill-{recipe.name}", nodes=nodes, options=options, fresh=fresh)
-    return f"job {job}: {nodes} nodes; logs: {folder}\nstate: distill status {as_argument(address)}"
+    return f"job {job}: {nodes} nodes; logs: {folder}\nstate: {store_command('status', recipe, address)}"
 
 
 def _train_on_cluster(recipe: Recipe, address: str, *, stage: str | None, fresh: bool) -> str:
@@ -98,7 +104,7 @@ def _train_on_cluster(recipe: Recipe, address: str, *, stage: str | None, fresh:
             resources=engine.ray,
             follow=lambda: _follow_training(store, on_progress),
         )
-    return f"train: finished\n{_students(address)}"
+    return f"train: finished\n{_students(recipe, address)}"
 
 
 def _train_as_rank(recipe: Recipe, address: str, stage: str | None, fresh: bool) -> None:
@@ -122,7 +128,7 @@ def eval_stage_in_store(recipe: Recipe, address: str, *, fresh: bool, jobs: int 
         text = evaluate_students(recipe, run, fresh=fresh, jobs=jobs)
         fields = evaluation_fields(run) | {
             "run": address,
-            "report": f"{address}; distill pull {as_argument(address)} DIR",
+            "report": f"{address}; {store_command('pull', recipe, address, 'DIR')}",
         }
     return f"{text}\nreport:  {fields['report']}", fields
 
@@ -159,8 +165,8 @@ def _require_no_scores(recipe: Recipe, address: str) -> None:
         if getattr(stage, kind) is not None:
             raise RecipeError(
                 f"stages.{stage.name}.{kind}: texts are scored in a run directory; bring the run there "
-                f"(distill pull {as_argument(address)} DIR), then run distill train {as_argument(recipe.path)} "
-                "--run DIR"
+                f"({store_command('pull', recipe, address, 'DIR')}), "
+                f"then run distill train {as_argument(recipe.path)} --run DIR"
             )
 
 

@@ -237,6 +237,8 @@ def _commands(redo: Redo, now: Recipe, run: Path, overrides: Sequence[str]) -> I
         yield f"distill train {at}"
     if "eval" in redo.causes and Manifest.read(run / "eval") is not None:
         yield f"distill eval {at}" if _keeps_replies(redo) else f"distill eval {at} --fresh"
+    if "rounds" in redo.causes and (run / ROUNDS).is_dir():
+        yield f"distill run {at} --redo-stale"
 
 
 def _stages_before(recipe: Recipe, name: str) -> list[str]:

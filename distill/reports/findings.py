@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from distill.artifacts.layout import DIAGNOSIS, EVAL_METRICS, HEALTH
+from distill.artifacts.layout import DIAGNOSIS, EVAL_METRICS, HEALTH, stage_folders
 from distill.stats.intervals import wilson
 
 Certainty = Literal["certain", "likely", "possible"]
@@ -96,10 +96,9 @@ def is_below(count: int, total: int, limit: float) -> bool:
 
 def read_findings(run: Path, stage: str = "") -> list[dict[str, Any]]:
     """The findings of a run's stages, or of one of them, in their order, each with its `stage`."""
-    trained = sorted((run / "train").glob(f"*/{DIAGNOSIS}"), key=lambda path: path.stat().st_mtime)
     files = [
         ("filter", run / "filter" / HEALTH),
-        *((f"train {path.parent.name}", path) for path in trained),
+        *((f"train {folder.name}", folder / DIAGNOSIS) for folder in stage_folders(run)),
         ("eval", run / "eval" / EVAL_METRICS),
     ]
     return [

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from distill.artifacts.files import write_text
-from distill.artifacts.layout import ABLATE, PAGES, REPORT, VALIDATION_PAGE
+from distill.artifacts.layout import ABLATE, PAGES, REPORT, ROUNDS, VALIDATION_PAGE, by_number, stage_folders
 from distill.errors import ImageError
 from distill.recipe.sections.data import MAX_PIXELS
 from distill.reports.bidi import isolated, without_controls
@@ -83,16 +83,27 @@ def write_links(run: Path) -> None:
     """Write the page that links all pages of a run, if there is one."""
     pages = [(name, _address(path, run), about) for name, path, about in _pages(run)]
     if pages:
-        write_text(run / PAGES, render("pages.html", title=f"{run.resolve().name}: pages of the run", pages=pages))
+        write_text(
+            run / PAGES, render("pages.html", title=f"{_run_name(run.resolve())}: pages of the run", pages=pages)
+        )
+
+
+def _run_name(run: Path) -> str:
+    """The name of the folder of a run; of a round also the run that it belongs to."""
+    return f"{run.parents[1].name}, round {run.name}" if run.parent.name == ROUNDS else run.name
 
 
 def _pages(run: Path) -> list[tuple[str, Path, str]]:
     """Name and path of each page that a run has now, in the order of its stages, and what it is about."""
-    trained = sorted((run / "train").glob(f"*/{VALIDATION_PAGE}"))
+    rounds = sorted((run / ROUNDS).glob(f"[1-9]*/{PAGES}"), key=by_number)
     found = [
         ("filter", run / "filter" / REPORT, "traces of the teachers, and which of them are selected"),
-        *((f"train, {path.parent.name}", path, "measurements while the stage trains") for path in trained),
+        *(
+            (f"train, {folder.name}", folder / VALIDATION_PAGE, "measurements while the stage trains")
+            for folder in stage_folders(run)
+        ),
         ("eval", run / "eval" / REPORT, "what the student learned"),
+        *((f"round {path.parent.name}", path, "the pages of the round") for path in rounds),
         ("ablate", run / ABLATE / REPORT, "what made the difference"),
     ]
     return [page for page in found if page[1].is_file()]

@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from distill.artifacts.journal import read_jsonl
-from distill.artifacts.layout import EVAL_METRICS, METRICS, PREDICTIONS, RECIPE, VALIDATION
+from distill.artifacts.layout import EVAL_METRICS, METRICS, PREDICTIONS, RECIPE, VALIDATION, stage_folders
 from distill.data import reader
 from distill.errors import DataError, RecipeError
 from distill.recipe.loading import load
@@ -61,7 +61,7 @@ class Students:
             "domains": sorted({question["domain"] for question in self._read()}),
             "curves": [
                 curve
-                for folder in sorted(path for path in (self._run / "train").glob("*") if path.is_dir())
+                for folder in stage_folders(self._run)
                 for curve in (
                     _curve(folder, METRICS, "loss", f"{folder.name}: loss"),
                     _curve(folder, VALIDATION, "accuracy", f"{folder.name}: accuracy while training"),

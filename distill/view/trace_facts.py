@@ -14,7 +14,7 @@ from distill.commands.explain import gather, records
 from distill.commands.explain_text import Explanation, fate
 from distill.errors import DataError
 from distill.local_paths import as_argument
-from distill.recipe.sections.stages import TRACES
+from distill.recipe.sections.stages import TRACES, Stage
 from distill.trace_records.token_counts import known_usage
 from distill.types import Sample
 from distill.view.trace_table import TraceTable
@@ -163,13 +163,24 @@ def _rules(table: TraceTable, explanation: Explanation) -> list[dict[str, Any]]:
 def _student(table: TraceTable, explanation: Explanation) -> list[str]:
     """The finished training stages that learned from a trace, and its part in a pair."""
     recipe = table.recipe()
-    stages = recipe.stages if recipe is not None and explanation.rows else ()
+    stages = recipe.stages if recipe is not None else ()
     learned = [
         f"learned in stage {stage.name}"
         for stage in stages
-        if TRACES in (stage.data, *stage.replay) and Manifest.read(table.run / "train" / stage.name)
+        if _learns(stage, explanation) and Manifest.read(table.run / "train" / stage.name)
     ]
     return learned + ([f"pair: {explanation.pair}"] if explanation.pair else [])
+
+
+def _learns(stage: Stage, explanation: Explanation) -> bool:
+    """Whether a trace is among what a stage learns from."""
+    if stage.teachers and explanation.record["teacher"] not in stage.teachers:
+        return False
+    if stage.preference is not None:
+        return explanation.pair.startswith(("chosen, ", "rejected, "))
+    sets = {TRACES} if explanation.rows else set[str]()
+    sets |= {f"{TRACES}:{name}" for name in explanation.arms}
+    return bool(sets & {stage.data, *stage.replay})
 
 
 def _supported(table: TraceTable, explanation: Explanation, values: Mapping[str, Any]) -> Sequence[tuple[int, int]]:

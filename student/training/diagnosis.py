@@ -32,6 +32,8 @@ OVERFITTED: Final = 1.1
 LEFT_OUT: Final = 0.1
 INFLATED: Final = 1.02
 """Mean length of the right replies over that of the wrong ones: above, the student may learn to write more."""
+FALLEN: Final = 0.1
+"""Share of the margin by which the reward of right replies falls: a smaller fall may be chance."""
 PASSES: Final = 20
 """A student that has seen each row more often than this has memorised the rows."""
 STOPPED: Final = 0.5
@@ -344,7 +346,7 @@ def _preference(facts: StageFacts) -> Iterator[Finding]:
             f"margin of {last['reward_margin']:.3f}: the stage did not learn which is right",
             change=f"{_key(facts, 'learning_rate')}, now {facts.stage.learning_rate:g}: train longer or set another",
         )
-    elif last["reward_right"] < 0:
+    elif last["reward_right"] < -FALLEN * last["reward_margin"]:
         yield Finding(
             name="right_replies_less_likely",
             problem="The right replies became less likely too (mean reward "

@@ -265,6 +265,12 @@ def test_a_run_that_moved_with_its_world_is_finished_and_a_replaced_image_makes_
         away.rename(finished)
 
 
+def test_the_page_of_all_pages_links_each_round(finished: Path) -> None:
+    text = (finished / "run" / "index.html").read_text(encoding="utf-8")
+    rounds = [path.name for path in (finished / "run" / "rounds").glob("[1-9]*")]
+    assert rounds and all(f'href="rounds/{name}/index.html"' in text for name in rounds)
+
+
 def test_status_shows_the_rounds_with_their_gain(finished: Path) -> None:
     text = CliRunner().invoke(app, ["status", str(finished / "run")]).output
     assert "first pass" in text and "round 2" in text and "gain, points" in text

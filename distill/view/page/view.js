@@ -186,7 +186,7 @@ function drawTrace() {
     make("h2", {}, shown.question || "question not known"),
     make("div", { class: "pictures" }, ...shown.pictures),
     table([["gold", shown.gold.join(" | ") || "none"], ["answer", shown.answer || "none"],
-      ...(open ? [["result", [shown.fate, ...shown.rows, ...(shown.arms.length ? [`in the comparison arms ${shown.arms.join(", ")}`] : [])].join("; ")],
+      ...(open ? [["result", [shown.fate, ...shown.rows, ...(shown.arms.length ? [`also in the sets to compare with: ${shown.arms.join(", ")}`] : [])].join("; ")],
         ...(shown.student.length ? [["student", shown.student.join("; ")]] : [])] : [])]),
     labelButtons(),
     make("h2", {}, "Rationale"), rationale(), ...(open && shown.marks.length ? [legend()] : []),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow.parquet as pq
 import pytest
 
 from distill.ablation import arm_job
@@ -162,6 +163,23 @@ def test_rollouts_and_pairs_are_learned_after_the_first_half(finished: Path) -> 
         assert last.fields["stage.data"] == f"traces:{folder}"
     covered = orjson.loads((place(finished / "run", "rollouts_50", 0) / "train/rollouts/distill.json").read_bytes())
     assert covered["teachers"]["all"]["aligned"] > 0.5 * covered["teachers"]["all"]["tokens"] > 0
+
+
+def test_traces_of_an_arm_are_those_of_all_its_stages_and_replies_of_the_student_are_none(finished: Path) -> None:
+    found = orjson.loads((finished / "run" / "ablate" / RESULTS).read_bytes())["arms"]
+    first = {name: manifest(place(finished / "run", name, 0) / "train" / "reason") for name in ARMS}
+    for name in ("distilled", "rollouts_50", "visual_50"):
+        assert found[name]["cost"]["traces"] == first[name].counts["rows"], name
+        assert found[name]["cost"]["trace_tokens"] == first[name].tokens["trained"], name
+    run = place(finished / "run", "preference_50", 0)
+    pairs = pq.read_table(run / "filter" / "arms" / "pairs" / "pairs.parquet").to_pylist()
+    of_pairs = {pair[role] for pair in pairs if pair["reason"] is None for role in ("chosen", "rejected")}
+    chosen = pq.read_table(run / "filter" / "decisions.parquet").to_pylist()
+    selected = {trace["id"] for trace in chosen if trace["selected"]}
+    assert of_pairs and selected - of_pairs and of_pairs - selected
+    assert found["preference_50"]["cost"]["traces"] == len(selected | of_pairs)
+    learned = first["preference_50"].tokens["trained"] + manifest(run / "train" / "pairs").tokens["trained"]
+    assert found["preference_50"]["cost"]["trace_tokens"] == learned
 
 
 def test_a_finished_ablation_does_nothing_again(finished: Path) -> None:

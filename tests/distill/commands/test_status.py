@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from distill.artifacts.files import write_json
-from distill.artifacts.layout import PROGRESS
+from distill.artifacts.journal import write_jsonl
+from distill.artifacts.layout import METRICS, PROGRESS, RECIPE
 from distill.artifacts.manifest import Manifest
 from distill.commands.stages import copy_shipped
 from distill.commands.status import (
@@ -20,6 +21,7 @@ from distill.commands.status import (
 )
 from distill.errors import RecipeError, StaleError
 from distill.recipe.loading import load
+from distill.view.student_facts import Students
 from student.evaluation.students import evaluated_students
 
 
@@ -92,6 +94,37 @@ def test_a_share_of_one_reply_is_not_shown_as_one_of_all(tmp_path: Path) -> None
     arms = {"untouched": arm | {"hallucination_rate_n": 60}, "reason": arm | {"hallucination_rate_n": 1}}
     write_json(tmp_path / "eval" / "metrics.json", {"arms": arms, "deltas": {}})
     assert "note: hallucinated % is a share of few replies: 1 of reason" in evaluation(tmp_path).splitlines()
+
+
+def test_rows_without_a_domain_have_a_name_in_the_table(tmp_path: Path) -> None:
+    domains = {"": {"accuracy": 0.5}, "charts": {"accuracy": 0.25}}
+    arm = {"n": 90, "accuracy": 0.0, "ci95": [0.0, 0.04], "domains": domains}
+    write_json(tmp_path / "eval" / "metrics.json", {"arms": {"reason": arm}, "deltas": {}})
+    head = next(line for line in evaluation(tmp_path).splitlines() if line.startswith("accuracy %"))
+    assert head.split() == ["accuracy", "%", "(none)", "charts"]
+
+
+def test_stages_are_told_in_the_order_of_the_recipe_also_of_a_copied_run(tmp_path: Path) -> None:
+    names = ("reason", "own", "prefer")
+    (tmp_path / RECIPE).write_text("".join(f'[[stages]]\nname = "{name}"\n' for name in names), encoding="utf-8")
+    for name in (*reversed(names), "former"):  # a copy has other times, and seconds are too coarse for short stages
+        Manifest(stage=f"train {name}", fingerprint="f", fields={}).write(tmp_path / "train" / name)
+        said = [{"name": "learned", "kind": "good", "text": "It learned."}]
+        write_json(tmp_path / "train" / name / "diagnosis.json", {"diagnosis": said})
+        write_jsonl(tmp_path / "train" / name / METRICS, [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}])
+    lines = training(tmp_path).splitlines()
+    told = [line.split()[3].strip(":") for line in lines if line.startswith("diagnosis")]
+    curves = [curve["title"].partition(":")[0] for curve in Students(tmp_path).overview()["curves"]]
+    rows = [line.split()[0] for line in lines[2:6]]
+    assert told == curves == rows == [*names, "former"]
+
+
+def test_why_arms_are_left_out_is_a_line_for_each_of_them(tmp_path: Path) -> None:
+    arm = {"accuracy": 0.5, "ci95": [0.4, 0.6], "cost": {"train_tokens": 1, "train_seconds": 1}}
+    arms = {"distilled": arm | {"seeds": {"0": {}}, "effect": None}}
+    skipped = {"logprobs": "none stored", "rounds_1": "no time is left to train; " * 9}
+    write_json(tmp_path / "results.json", {"reference": "distilled", "arms": arms, "studies": {}, "skipped": skipped})
+    assert ablation(tmp_path).splitlines()[-2:] == [f"left out: {name}: {why}" for name, why in skipped.items()]
 
 
 def test_differences_over_fewer_seeds_than_the_accuracies_are_told(tmp_path: Path) -> None:

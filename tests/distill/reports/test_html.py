@@ -147,6 +147,25 @@ def test_a_page_links_the_other_pages_that_the_run_has(tmp_path: Path):
     )
 
 
+def test_the_page_of_all_pages_leads_to_those_of_rounds_and_lists_stages_in_their_order(tmp_path: Path):
+    (tmp_path / "recipe.toml").write_text('[[stages]]\nname = "b"\n[[stages]]\nname = "a"\n', encoding="utf-8")
+    rounds = [tmp_path / "rounds" / str(number) for number in (1, 2, 10)]
+    for run in rounds:
+        (run / "eval").mkdir(parents=True)
+        html.write_page(run / "eval" / "report.html", run, "")
+    for name in ("train/a/samples.html", "train/b/samples.html"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        html.write_page(tmp_path / name, tmp_path, "")
+    links = {
+        link.attributes["href"]: link
+        for link in parse((tmp_path / "index.html").read_text()).walk()
+        if link.tag == "a"
+    }
+    train = ["train/b/samples.html", "train/a/samples.html"]
+    assert list(links) == [*train, *(f"rounds/{number}/index.html" for number in (1, 2, 10))]
+    assert f"{tmp_path.name}, round 10: pages of the run" in (rounds[-1] / "index.html").read_text()
+
+
 def test_names_that_differ_in_signs_alone_have_ids_of_their_own() -> None:
     page = html.render(
         '{% for name in names %}<h2 id="{{ name|slug }}">\n</h2>{% endfor %}', names=["a.b", "a-b", "a_b"]

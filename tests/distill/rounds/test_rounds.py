@@ -20,6 +20,7 @@ from distill.errors import DataError, RecipeError, TooFewRows
 from distill.planning.compared_sources import training_sources
 from distill.planning.plan import training_plan
 from distill.planning.redo import compare_recipes
+from distill.planning.redo_text import redo_text
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.rounds import HELD_OUT, Rounds
@@ -449,3 +450,12 @@ def test_a_change_of_a_round_says_that_rounds_are_made_again_and_a_recipe_withou
     )
     assert compare_recipes(one, changed).causes == {"rounds": ["rounds.new_share"]}
     assert "rounds" not in compare_recipes(plain, recipe(place, "[rounds]\nnew_share = 0.3\n")).causes
+
+
+def test_a_plan_names_the_command_that_makes_rounds_again_where_there_are_some(place: Path) -> None:
+    made = recipe(place, "[rounds]\ncount = 1\n")
+    changed = recipe(place, "[rounds]\ncount = 1\nnew_share = 0.3\n")
+    command = f"distill run {changed.path} --run {place / 'run'} --set rounds.new_share=0.3 --redo-stale"
+    assert command not in redo_text(made, changed, place / "run", ["rounds.new_share=0.3"])
+    (place / "run" / "rounds").mkdir(parents=True)
+    assert command in redo_text(made, changed, place / "run", ["rounds.new_share=0.3"])

@@ -58,6 +58,11 @@ def test_a_trace_tells_what_became_of_it_in_the_student(tmp_path: Path) -> None:
     table = TraceTable(run)
     rows = table.search(Query(limit=1000))["rows"]
     selected, dropped = (next(row for row in rows if row["fate"] == fate) for fate in ("selected", "dropped"))
+    wrong = next(
+        row
+        for row in rows
+        if row["sample_id"] == selected["sample_id"] and row["fate"] != "selected" and row["rationale_tokens"]
+    )
     assert trace_facts(table, selected["id"])["student"] == []  # no stage has learned yet
     (run / "train" / "first").mkdir(parents=True)
     weighed = {"stage.visual.strength": 1.0, "stage.visual.least": 0.25, "stage.visual.most": 4.0}
@@ -74,7 +79,7 @@ def test_a_trace_tells_what_became_of_it_in_the_student(tmp_path: Path) -> None:
         "sample_id": selected["sample_id"],
         "reason": None,
         "chosen": selected["id"],
-        "rejected": dropped["id"],
+        "rejected": wrong["id"],
         "chosen_tokens": 9,
         "rejected_tokens": 7,
     }
@@ -91,10 +96,27 @@ def test_a_trace_tells_what_became_of_it_in_the_student(tmp_path: Path) -> None:
     facts = trace_facts(table, selected["id"])
     assert facts["student"] == [
         "learned in stage first",
-        f"pair: chosen, with {dropped['id']} rejected (9 and 7 tokens)",
+        f"pair: chosen, with {wrong['id']} rejected (9 and 7 tokens)",
     ]
+    other = dropped["teacher"]
+    assert other not in {selected["teacher"], wrong["teacher"]}
+    settings = recipe(
+        tmp_path,
+        stage.format("first")
+        + stage.format("second").replace('"traces"', '"traces:pairs"')
+        + "[stages.preference]\n"
+        + stage.format("third").replace('"traces"', '"traces:unfiltered"')
+        + stage.format("others")
+        + f"[stages.teachers]\n{other} = 1.0\n",
+    )
+    (run / "recipe.toml").write_text(settings.to_toml(), encoding="utf-8")
+    for name in ("second", "third", "others"):
+        (run / "train" / name).mkdir()
+        Manifest(stage="train", fingerprint="x", fields={}).write(run / "train" / name)
+    told = {name: trace_facts(table, row["id"])["student"] for name, row in (("kept", selected), ("bad", wrong))}
+    assert told["kept"][:-1] == [f"learned in stage {name}" for name in ("first", "second", "third")]
+    assert told["bad"][:-1] == [f"learned in stage {name}" for name in ("second", "third")]
     (title, weights), replied = facts["lines"]
     seen, unseen = (float(word) for word in re.findall(r"\[([\d.]+)\]", weights))
     assert title == "Weights of its tokens by the image, first" and seen > 1 > unseen
     assert replied == ["Replies of the student, second", "not scored: <b>two</b> dots"]
-    assert not any("learned" in line for line in trace_facts(table, dropped["id"])["student"])
