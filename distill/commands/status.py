@@ -374,8 +374,7 @@ def ablation(folder: Path, study: str | None = None) -> str:
         parts.append(table(("claim", "study", "points [95 % interval]", "p after Holm", "verdict"), claims))
     parts += _errors({name: results["arms"][name] for name in arm_names})
     parts += stated_texts(results)
-    if failed := results.get("failed"):
-        parts.append(table(("failed", "why"), list(failed.items())))
-    if results["skipped"]:
-        parts.append("\n".join(f"left out: {name}: {why}" for name, why in results["skipped"].items()))
+    for head, arms in (("failed", results.get("failed", {})), ("left out", results["skipped"])):
+        if arms:
+            parts.append("\n".join(f"{head}: {name}: {why}" for name, why in arms.items()))
     return "\n\n".join(parts)

@@ -98,11 +98,13 @@ def check_claims(text: str, picture: PictureText | None, question: str = "", aro
         return PictureClaims(complete=False)
     check = _PictureCheck(text, items, picture, facts)
     numbers = check.run()
-    checked_numbers = max(0, numbers.checked - numbers.count)
+    checked = max(0, numbers.checked - numbers.count)
+    # What is computed from numbers of the rationale alone says nothing of a picture in which OCR reads no number.
+    unread = 0 if picture.scores else len(numbers.supported)
     quoted = list(_check_quotations(text, picture, f"{question} {around}"))
     return PictureClaims(
-        supported=checked_numbers + sum(verdict == "supported" for verdict, _ in quoted),
-        unchecked=check.unchecked + sum(verdict == "not_checkable" for verdict, _ in quoted),
+        supported=checked - unread + sum(verdict == "supported" for verdict, _ in quoted),
+        unchecked=check.unchecked + unread + sum(verdict == "not_checkable" for verdict, _ in quoted),
         unread=(*check.unread, *(unread for _, unread in quoted if unread is not None)),
     )
 

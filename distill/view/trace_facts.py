@@ -76,6 +76,7 @@ def _filtered(table: TraceTable, explanation: Explanation) -> dict[str, Any]:
         "arms": list(explanation.arms),
         "student": _student(table, explanation),
         "lines": [
+            *([_round(explanation.round)] if explanation.round else []),
             *(
                 [f"Weights of its tokens by the image, {stage}", "\n".join(lines)]
                 for stage, lines in explanation.visual
@@ -83,6 +84,12 @@ def _filtered(table: TraceTable, explanation: Explanation) -> dict[str, Any]:
             *([f"Replies of the student, {stage}", "\n".join(lines)] for stage, lines in explanation.replies),
         ],
     }
+
+
+def _round(told: str) -> list[str]:
+    """The round that asked for a trace, and the wrong reply that sent the question back."""
+    head, _, reply = told.partition("\n")
+    return [f"Round {head.removesuffix(':')}", reply]
 
 
 def _siblings(

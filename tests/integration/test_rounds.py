@@ -22,6 +22,8 @@ from distill.data import reader
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.rounds.results import read_results
+from distill.view.trace_facts import trace_facts
+from distill.view.trace_table import TraceTable
 
 STUB = Path(__file__).parents[1] / "support" / "stub_server.py"
 MORE = f"""
@@ -219,6 +221,8 @@ def test_explain_finds_a_trace_of_a_round_and_shows_the_reply_that_sent_its_ques
     )
     assert "round    2; the student of the pass before gave this wrong reply:" in told
     assert all(line.strip() in told for line in reply.splitlines())
+    title, shown = trace_facts(TraceTable(finished / "run/rounds/2"), decided["id"])["lines"][0]
+    assert title.startswith("Round 2; ") and shown == reply
 
 
 def test_no_picture_of_a_validation_question_is_asked_or_trained_on(finished: Path) -> None:

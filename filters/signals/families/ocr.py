@@ -33,7 +33,7 @@ class Ocr:
     """The file with the text of the pictures; None: nothing is measured."""
 
     name: ClassVar[str] = "ocr"
-    version: ClassVar[str] = "3"
+    version: ClassVar[str] = "4"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "ocr",

@@ -100,6 +100,8 @@ def test_a_misreading_is_named(picture: PictureText, text: str, claims: list[str
         (SIGN, "A man of about 40 years stands near 5 cars."),
         (SIGN, "I see 35 people."),
         (RECEIPT, "The name is 'Nordlc Shap'."),
+        (layout(line("Ju", 0.5, 0.5)), "The chart shows red 1, yellow 3: 1 + 3 = 4."),
+        (layout(line("Ju", 0.5, 0.5)), "red 9, purple 1: 9 - 1 = 8. So 8 more."),
         (layout(line("Tea", 0.1, 0.2), line("Rice", 0.1, 0.4), line("8", 0.8, 0.4), line("Soup", 0.1, 0.6),
                 line("3", 0.8, 0.6)), "The entry Tea has the number 7."),
         (layout(line("Tea", 0.1, 0.2), line("1250", 0.8, 0.2), line("Rice", 0.1, 0.4), line("9.10", 0.8, 0.4)),
