@@ -1,11 +1,12 @@
 """Each key of [student], [[stages]] and [eval] changed alone in a finished run: what is made again, and what differs?
 
-    python benchmarks/crashes/student_keys.py [--only stages.reason]
+    python benchmarks/crashes/student_keys.py [--only stages.reason] [--methods]
 
 For each value: what `plan --diff` says of the stage, whether `distill train` (or `eval`) takes the finished stage for
 finished, and whether the stage, made again with `--fresh` in a copy, leaves other bytes. Prints the keys with a stale
 result that is taken as finished, those with equal bytes that are made again, and those where the plan says otherwise.
-Takes 15 min for all keys, 1 min with `--only student.attention` (two shared cores).
+`--methods`: the keys of distributions, visual weights, scored rollouts and preference, in a run of the tiny world.
+Takes 15 min for all keys, 5 min with `--methods`, 1 min with `--only student.attention` (two shared cores).
 """
 
 import argparse
@@ -13,6 +14,7 @@ import re
 import sys
 import tempfile
 from pathlib import Path
+from typing import Self
 
 from student_world import Broken, Life, copied, demand, distill, results
 
@@ -103,6 +105,103 @@ VALUES: dict[str, str] = {
 }
 
 
+TINY = Path(__file__).resolve().parents[2] / "recipes" / "tiny"
+METHODS = f"""
+seed = 1
+[data.questions]
+source = "{TINY}/data/questions.parquet"
+limit = 16
+[data.captions]
+source = "{TINY}/data/captions.parquet"
+limit = 8
+[data.test]
+source = "{TINY}/data/test.parquet"
+limit = 6
+[[teachers]]
+name = "all"
+backend = "embedded"
+model = "{TINY}/teachers/generalist"
+samples = 3
+logprobs = 5
+[teachers.sampling]
+temperature = 1.5
+max_tokens = 96
+[filter.select]
+per_question = 1
+[student]
+vision = "{TINY}/tower"
+language = "{TINY}/decoder"
+pixel_shuffle = 2
+dtype = "float32"
+[[stages]]
+name = "align"
+data = "captions"
+train = ["projector"]
+max_steps = 1
+batch_size = 4
+[[stages]]
+name = "reason"
+data = "traces"
+train = ["language"]
+max_steps = 3
+batch_size = 4
+learning_rate = 1e-3
+[stages.distill]
+[stages.visual]
+[[stages]]
+name = "rolls"
+data = "traces:rollouts"
+train = ["language"]
+max_steps = 2
+batch_size = 4
+learning_rate = 1e-3
+[stages.rollouts]
+teacher = "all"
+answered = 8
+max_new_tokens = 12
+[[stages]]
+name = "prefers"
+data = "traces:pairs"
+start = "reason"
+train = ["language"]
+max_steps = 2
+batch_size = 4
+learning_rate = 1e-3
+[stages.preference]
+[eval]
+data = "test"
+max_new_tokens = 6
+"""
+METHOD_VALUES = {
+    "stages.reason.distill.weight": "0.1",
+    "stages.reason.distill.top_k": "3",
+    "stages.reason.visual.teacher": '"all"',
+    "stages.reason.visual.strength": "0.1",
+    "stages.reason.visual.least": "0.9",
+    "stages.reason.visual.most": "1.1",
+    "stages.rolls.rollouts.top_k": "3",
+    "stages.rolls.rollouts.attempts": "2",
+    "stages.rolls.rollouts.temperature": "0.5",
+    "stages.rolls.rollouts.answered": "9",
+    "stages.rolls.rollouts.max_new_tokens": "9",
+    "stages.prefers.preference.beta": "0.5",
+    "stages.prefers.preference.sft": "0.5",
+    # These mean what stands there already.
+    "stages.reason.distill.top_k ": "19",
+    "stages.reason.visual.most ": "40.0",
+    "stages.rolls.rollouts.answered ": "100",
+}
+
+
+class MethodLife(Life):
+    """A run of the tiny world whose stages learn by methods that a teacher scores texts for."""
+
+    def __enter__(self) -> Self:
+        self.recipe = self.folder / "methods.toml"
+        self.recipe.write_text(METHODS, encoding="utf-8")
+        return self
+
+
 def stage_of(key: str) -> str:
     """The stage that a key is about: of [student] and seed the first one."""
     if found := re.match(r"stages\.(\w+)\.", key):
@@ -114,7 +213,7 @@ def stage_of(key: str) -> str:
 
 def look_at(recipe: Path, run: Path, folder: Path, key: str, value: str) -> tuple[bool, bool, bool]:
     """Whether the plan lets the stage stay, whether the command takes it for finished, whether its bytes differ."""
-    stage, change = stage_of(key), ("--set", f"{key}={value}")
+    stage, change = stage_of(key), ("--set", f"{key.strip()}={value}")
     here, new = copied(run, folder / "here"), copied(run, folder / "new")
     name = stage if stage == "eval" else f"train {stage}"
     said = demand("plan", recipe, "--diff", here, *change)
@@ -134,14 +233,17 @@ def look_at(recipe: Path, run: Path, folder: Path, key: str, value: str) -> tupl
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="keys that begin like this")
+    parser.add_argument("--methods", action="store_true", help="the keys of methods that score texts")
     options = parser.parse_args()
+    lives, values = (MethodLife, METHOD_VALUES) if options.methods else (Life, VALUES)
     found: dict[str, list[str]] = {"STALE": [], "made again with equal bytes": [], "the plan says otherwise": []}
-    with tempfile.TemporaryDirectory() as folder, Life(Path(folder)) as life:
-        for key, value in VALUES.items():
+    with tempfile.TemporaryDirectory() as folder, lives(Path(folder)) as life:
+        finished = life.trained if options.methods else life.evaluated
+        for key, value in values.items():
             if not key.startswith(options.only):
                 continue
             try:
-                stays, taken, differs = look_at(life.recipe, life.evaluated, life.folder, key, value)
+                stays, taken, differs = look_at(life.recipe, finished, life.folder, key, value)
             except Broken as error:
                 print(f"{key} = {value}: {error}", flush=True)
                 continue

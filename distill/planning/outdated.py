@@ -142,4 +142,4 @@ def _measured_otherwise(filtered: Manifest, names: list[str]) -> Iterator[str]:
 
 
 def _remade(stage: str, how: str) -> str:
-    return f"warning: {stage} must run again with --fresh: another version {how}"
+    return f"warning: {stage} is stale (`distill {stage} --fresh` makes it again): another version {how}"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from distill.artifacts.layout import ROUNDS, ROUNDS_RESULTS
+from distill.artifacts.layout import ABLATE, ARMS, ROUNDS, ROUNDS_RESULTS
 from distill.artifacts.manifest import Manifest
 from distill.damaged_runs import damage_named
 from distill.planning.finished_traces import traces_of_teacher
@@ -129,9 +129,28 @@ def _stages(redo: Redo, now: Recipe, run: Path) -> Iterator[tuple[str, str, str,
     if "rounds" in redo.causes:
         begun = "finished" if (run / ROUNDS / ROUNDS_RESULTS).is_file() else "not finished"
         yield "rounds", begun, "run again", "as far as the changes reach them"
-    if "ablate" in redo.causes:
-        manifest = Manifest.read(run / "ablate")
-        yield _row("ablate", manifest, True, "writes the results again; finished arms stay")
+    ablated = Manifest.read(run / ABLATE)
+    if ablated is not None and _reaches_arms(redo):
+        yield "ablate", "finished", "may run again", "arms that the changes reach, once ablate/arms is moved away"
+    elif "ablate" in redo.causes:
+        yield _row("ablate", ablated, True, _arms_made(redo, run))
+
+
+def _reaches_arms(redo: Redo) -> bool:
+    """Whether changes may have made finished arms of an ablation stale, which are made from the whole recipe."""
+    is_asked_otherwise = "eval" in redo.causes and not _keeps_replies(redo)
+    return is_asked_otherwise or any(
+        each in ("generate", "filter") or each.startswith("train:") for each in redo.causes
+    )
+
+
+def _arms_made(redo: Redo, run: Path) -> str:
+    """What an ablation makes again after changes of its section alone, and what is moved away for that."""
+    own = (re.match(r"ablate\.own\.([^.]+)\.(?:set|change)", change.path) for change in redo.changes)
+    changed = dict.fromkeys(found[1] for found in own if found is not None)
+    stale = [name for name in changed if (run / ABLATE / ARMS / name).is_dir()]
+    made = ", ".join(f"{name} once {ABLATE}/{ARMS}/{name} is moved away" for name in stale)
+    return f"writes the results again; {f'makes {made}; other ' if made else ''}finished arms stay"
 
 
 def _row(name: str, manifest: Manifest | None, stale: bool, how_much: str) -> tuple[str, str, str, str]:
@@ -142,10 +161,14 @@ def _row(name: str, manifest: Manifest | None, stale: bool, how_much: str) -> tu
 
 def _may_stay(redo: Redo, target: str) -> bool:
     """Whether a stale result is that only where the filter, decided again, gives another dataset."""
+    return _are_conditional(redo, redo.causes.get(target, ()))
+
+
+def _are_conditional(redo: Redo, causes: Sequence[str]) -> bool:
     trained = {"train": [name for name in redo.causes if name.startswith("train:")]}
-    causes = [each for cause in redo.causes.get(target, ()) for each in trained.get(cause, [cause])]
-    return bool(causes) and all(
-        cause == "filter" or (cause.startswith("train:") and _may_stay(redo, cause)) for cause in causes
+    each_cause = [each for cause in causes for each in trained.get(cause, [cause])]
+    return bool(each_cause) and all(
+        cause == "filter" or (cause.startswith("train:") and _may_stay(redo, cause)) for cause in each_cause
     )
 
 
@@ -204,8 +227,11 @@ def _evaluated(redo: Redo, manifest: Manifest | None) -> str:
     if manifest is None or not causes:
         return ""
     count = manifest.counts.get("predictions", 0) + manifest.counts.get("predictions_without_image", 0)
-    if all(cause.startswith("filter.") for cause in causes):
+    others = [cause for cause in causes if not cause.startswith("filter.")]
+    if not others:
         return f"judges {count:,} replies again, asks none"
+    if len(others) < len(causes) and _are_conditional(redo, others):
+        return f"judges {count:,} replies again; if a student changes: asks for them again"
     if _keeps_replies(redo):
         return f"keeps {count:,} replies, asks only for new ones"
     return f"asks for {count:,} replies again; {time_span(manifest.seconds)} last time"
@@ -233,9 +259,10 @@ def _commands(redo: Redo, now: Recipe, run: Path, overrides: Sequence[str]) -> I
         yield from (f"distill train {at} --stage {each}" for each in _stages_before(now, name) if each in missing)
         missing -= {*_stages_before(now, name)}
         yield f"distill train {at} --stage {name} --fresh"  # this sets aside what starts from it, too
-    if len(redone) > len(begun):
+    is_asked_again = "eval" in redo.causes and Manifest.read(run / "eval") is not None
+    if len(redone) > len(begun) or (missing and is_asked_again):  # eval asks finished students alone
         yield f"distill train {at}"
-    if "eval" in redo.causes and Manifest.read(run / "eval") is not None:
+    if is_asked_again:
         yield f"distill eval {at}" if _keeps_replies(redo) else f"distill eval {at} --fresh"
     if "rounds" in redo.causes and (run / ROUNDS).is_dir():
         yield f"distill run {at} --redo-stale"

@@ -17,7 +17,7 @@ from distill.ablation.runner import AskedArms, Job, ablate, place
 from distill.artifacts.layout import FAILED, RESULTS
 from distill.artifacts.manifest import Manifest
 from distill.cli import app
-from distill.errors import ArmsFailed, BusyError, CircuitOpen, DistillError, StorageError
+from distill.errors import ArmsFailed, BusyError, CircuitOpen, DataError, DistillError, NothingKept, StorageError
 from distill.recipe import loading
 from distill.recipe.recipe import Recipe
 from filters.report import page
@@ -149,6 +149,23 @@ def test_an_arm_that_does_not_fit_the_memory_of_the_gpu_fails_alone(
     error = torch.OutOfMemoryError("CUDA out of memory")
     assert run_with(here, monkeypatch, {Job("untouched", 0): error}, [0])[-1] == Job("untouched", 0)
     assert "the GPU's memory does not hold this" in results(here)["failed"]["untouched"]
+
+
+def test_an_arm_whose_data_cannot_be_read_fails(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place(here / "run", "untouched", 0) / "eval").unlink()
+    run_with(here, monkeypatch, {Job("untouched", 0): DataError("t.jsonl: cannot be read")}, [0])
+    assert results(here)["failed"]["untouched"] == "seed 0: t.jsonl: cannot be read"
+    assert "untouched" not in results(here)["skipped"]
+
+
+def test_a_study_is_shown_without_an_arm_that_is_left_out(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place(here / "run", "untouched", 0) / "eval").unlink()
+    nothing = {Job("untouched", 0): NothingKept("no trace is left"), Job("before", 0): DistillError("another one")}
+    monkeypatch.setattr(runner, "chosen", lambda *_: (["distilled", "untouched", "before"], {}))
+    run_with(here, monkeypatch, nothing, [0])
+    study = results(here)["studies"]["rates"]
+    assert study["arms"] == ["distilled"] and study["claims"] == []
+    assert [claim["why"] for claim in study["untested"]] == ["untouched is left out", "wild failed"]
 
 
 def test_a_seed_whose_reference_fails_costs_this_seed_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,3 +72,56 @@ def test_an_arm_that_is_another_stage_now_needs_fresh_and_a_new_arm_does_not(tmp
 
     assert command(arms.replace('"first"', '"second"')).endswith("--fresh")
     assert not command(arms + 'other = "second"\n').endswith("--fresh")
+
+
+def written(folder: Path, before: str, now: str) -> str:
+    """What the plan says of a run in `folder` when `now` replaces `before`."""
+    recipes = [folder / "before.toml", folder / "now.toml"]
+    for path, text in zip(recipes, (before, now), strict=True):
+        path.write_text(RECIPE + text)
+    return redo_text(load(recipes[0]), load(recipes[1]), folder / "run")
+
+
+def test_a_renamed_stage_is_trained_before_its_student_is_asked(tmp_path: Path) -> None:
+    def recipe(name: str) -> str:
+        return stages(name) + f'[data.test]\nsource = "t.jsonl"\n[eval.arms]\nmine = "{name}"\n'
+
+    for stage in ("train/first", "eval"):
+        Manifest(stage="", fingerprint="", fields={}, counts={"steps": 1}).write(tmp_path / "run" / stage)
+    lines = written(tmp_path, recipe("first"), recipe("named")).splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("  distill ")] == ["train", "eval"]
+
+
+def test_finished_arms_that_a_change_may_reach_are_in_the_plan_with_the_folder_to_move(tmp_path: Path) -> None:
+    own = '[ablate.own.slow]\nset = {{ "seed" = {seed} }}\n[ablate.own.odd]\nset = {{ "seed" = 9 }}\n'
+    arms = tmp_path / "run" / "ablate" / "arms"
+    before = stages("first") + own.format(seed=1)
+    Manifest(stage="", fingerprint="", fields={}, counts={"steps": 1}).write(tmp_path / "run" / "train" / "first")
+    changed = before.replace('train = ["projector"]', 'train = ["language"]')
+    assert "\nablate " not in written(tmp_path, before, changed)  # there is none
+    Manifest(stage="ablate", fingerprint="", fields={}).write(tmp_path / "run" / "ablate")
+    assert "may run again  arms that the changes reach, once ablate/arms is moved" in written(
+        tmp_path, before, changed
+    )
+    (arms / "slow").mkdir(parents=True)
+    said = written(tmp_path, before, stages("first") + own.format(seed=2))
+    assert "makes slow once ablate/arms/slow is moved away; other finished arms stay" in said
+    gallery = before + "[ablate]\ngallery = 3\n"
+    assert "writes the results again; finished arms stay" in written(tmp_path, before, gallery)
+    assert "\nablate " not in written(
+        tmp_path, before, before.replace("owner/student", "owner/student") + "[rounds]\n"
+    )
+
+
+def test_replies_are_judged_again_and_asked_again_only_where_a_student_changes(tmp_path: Path) -> None:
+    learned = stages("first").replace('data = "captions"', 'data = "traces"').replace('["projector"]', '["language"]')
+    recipe = (
+        f'{learned}[[teachers]]\nname = "t"\nmodel = "m"\nbase_url = "http://127.0.0.1:1/v1"\n'
+        '[data.test]\nsource = "t.jsonl"\n[eval.arms]\nmine = "first"\n'
+    )
+    for stage in ("generate", "filter", "train/first", "eval"):
+        counts = {"steps": 1, "predictions": 9}
+        Manifest(stage="", fingerprint="", fields={}, counts=counts).write(tmp_path / "run" / stage)
+    tolerant = recipe + "[filter.answer]\nrelative_tolerance = 0.5\n"
+    said = written(tmp_path, recipe, tolerant)
+    assert "judges 9 replies again; if a student changes: asks for them again" in said

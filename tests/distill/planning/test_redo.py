@@ -160,7 +160,7 @@ def test_stages_of_another_version_are_named_where_no_key_differs(recipe: Path, 
     text = redo_text(now, now, run)
     assert (
         "no key differs\n\nwarning: " in text
-        and "warning: generate must run again" in text
+        and "warning: generate is stale (`distill generate --fresh`" in text
         and "stays as it is" not in text
     )
     assert "another version measured answer" in text
