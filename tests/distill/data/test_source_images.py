@@ -124,3 +124,8 @@ def test_another_folder_of_pictures_has_the_questions_planned_again(recipe: Reci
     ids = {sample.id for sample in question_plan.read_plan(tmp_path / "run" / "generate").read()}
     assert planned(with_root(recipe, "others"))
     assert ids.isdisjoint(sample.id for sample in question_plan.read_plan(tmp_path / "run" / "generate").read())
+    (tmp_path / "linked").symlink_to("images")
+    assert planned(with_root(recipe, "linked")) and not planned(with_root(recipe, "images"))
+    (tmp_path / "linked").unlink()
+    (tmp_path / "linked").symlink_to("others")
+    assert planned(with_root(recipe, "linked")), "the path is the same, and it leads to other images"
