@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import store_servers
-from source_rows import picture, recipe_for, write_jsonl
+from source_rows import note_read_images, picture, recipe_for, write_jsonl
 from store_servers import BUCKET, StoreFaults
 
 from distill.data import reader
 from distill.data.images import image_files, stored_images
 from distill.data.images.image_cells import BYTE_RANGE
-from distill.errors import DataError, ImageError
+from distill.data.source_images import require_same_images
+from distill.errors import DataError, ImageError, StaleError
 from distill.object_store.interface import ObjectStore
 from distill.object_store.open_store import open_store
 from distill.recipe.loading import load
@@ -276,6 +277,27 @@ def test_rows_in_a_folder_may_name_ranges_of_objects(shards: Path, bucket: tuple
     samples, bad = read(recipe)
     assert [image_files.read_bytes(sample.images[0]) for sample in samples] == [picture(1)]
     assert [row.reason for row in bad] == ["empty_image"]
+
+
+def test_an_object_that_is_replaced_is_noticed_by_a_finished_stage(
+    shards: Path, bucket: tuple[ObjectStore, str], faults: StoreFaults
+) -> None:
+    store, endpoint = bucket
+    store.put("data/0.tar", shards / "shards/00000.tar")
+    data = (shards / "shards/00000.tar").read_bytes()
+    place = data.index(picture(1))
+    cell = {"path": "0.tar", "offset": place, "length": len(picture(1))}
+    write_jsonl(shards / "q.jsonl", [{"image": cell, "question": "a"}])
+    recipe = stored_recipe(shards, endpoint, "q.jsonl", images_root=f"s3://{BUCKET}/data")
+    stage = note_read_images(shards / "align", recipe)
+    faults.requests.clear()
+    require_same_images(recipe, stage)
+    assert not [request for request in faults.requests if request.startswith("GET") and ".tar" in request]
+    store.put("data/0.tar", data + b"more")  # another ETag, the same image
+    require_same_images(recipe, stage)
+    store.put("data/0.tar", data[: place + 30] + b"!" + data[place + 31 :])
+    with pytest.raises(StaleError, match=r"1 of the 1 .* such as s3://.*0.tar"):
+        require_same_images(recipe, stage)
 
 
 def test_the_mark_that_windows_editors_write_is_no_part_of_a_member(tmp_path: Path) -> None:
