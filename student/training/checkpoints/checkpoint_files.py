@@ -141,7 +141,7 @@ def write_checkpoint(folder: Path, files: Mapping[str, Any], obsolete: Iterable[
 
     The one before it stays. Older ones are removed first, so that no more than two take space.
     """
-    for path in complete_checkpoints(folder.parent)[:-1]:
+    for path in [path for path in complete_checkpoints(folder.parent) if path != folder][:-1]:
         shutil.rmtree(path)
     with refused_writes(folder), suppress(FileNotFoundError):
         make_folder(folder)

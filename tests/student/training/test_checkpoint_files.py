@@ -85,7 +85,9 @@ def test_the_last_two_checkpoints_are_kept_and_an_older_one_goes_before_a_third_
     monkeypatch.setattr(checkpoint_files, "write_files", counted)
     for step in (2, 4, 6, 10):
         write_checkpoint(tmp_path / f"checkpoint-{step}", {WEIGHTS: {"a": torch.zeros(2)}}, [])
-    assert [path.name for path in complete_checkpoints(tmp_path)] == ["checkpoint-6", "checkpoint-10"]
+    for _ in range(2):  # a stop may write the last checkpoint once more
+        assert [path.name for path in complete_checkpoints(tmp_path)] == ["checkpoint-6", "checkpoint-10"]
+        write_checkpoint(tmp_path / "checkpoint-10", {WEIGHTS: {"a": torch.zeros(2)}}, [])
     assert max(most) == 2
 
 
