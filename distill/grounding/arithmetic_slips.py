@@ -2,8 +2,8 @@
 
 A claim is a result that the text states for a calculation: "8 + 6 = 15", "half of 36 is 20", "from 140 to 154, a 12 %
 increase". Only sure claims are checked: no questions, negations, unknowns or ranges. A claim that the text corrects
-elsewhere is no slip. `distill.grounding.check` compares the numbers with those of the image. Reads English words, a
-few words of totals in other languages, and signs in any language.
+elsewhere is no slip. `distill.grounding.check` compares the numbers with those of the image. Reads English words,
+those of six other languages (`other_languages.toml`), and signs in any language.
 """
 
 import re
@@ -14,6 +14,7 @@ from typing import Final, Literal
 from distill.grounding.arithmetic.canonical_text import MARK, Canonical, mark_numbers, max_numbers_of
 from distill.grounding.arithmetic.equations import EQUATION_WORDS, ArithmeticClaim, find_equation_claims
 from distill.grounding.arithmetic.mixed_units import MIXED, find_mixed_claims
+from distill.grounding.arithmetic.multiples import find_multiple_claims
 from distill.grounding.arithmetic.reading_effort import ReadingEffort
 from distill.grounding.arithmetic.results.near_misses import LIST, NEAR_WORDS, find_near_misses
 from distill.grounding.arithmetic.results.stated_results import RESULT_WORDS, find_stated_results
@@ -117,6 +118,8 @@ def _read_claims(text: str) -> tuple[Canonical, list[ArithmeticClaim], bool]:
                 if not mixed:
                     arithmetic_claims += find_equation_claims(sentence, words, marked.numbers, offset, effort)
                     arithmetic_claims += find_unit_claims(sentence, words, marked.numbers, offset, marked.text)
+                if count > 2 and " times " in sentence:
+                    arithmetic_claims += find_multiple_claims(sentence, marked.numbers, offset)
                 arithmetic_claims += find_worded_claims(sentence, words, marked.numbers, offset, effort)
             if count > 1 or before:
                 arithmetic_claims += find_stated_results(sentence, words, marked.numbers, offset, before, effort)

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from distill.answers.numbers.number_words import SMALL, TENS, spelled
 from distill.grounding.arithmetic.notations import COMMA_AND_FEW_DIGITS, plain_notation
+from distill.grounding.arithmetic.other_languages import MARK_WORDS, in_english
 from distill.grounding.numbers_in_text import plain_text
 
 MARK: Final = "N"
@@ -31,7 +32,7 @@ _BESIDE_ONE: Final = frozenset(["plus", "minus", "times"])
 """Words beside which "one" is a number."""
 _SPOKEN: Final = frozenset([*_COUNTS, *_PART_WORDS, *_TIMES, "one", "hundred"])
 """Numbers in words are searched for only in a text with one of these words."""
-_SPOKEN_OR_BESIDE: Final = _SPOKEN | _BESIDE_ONE
+_ASKED: Final = _SPOKEN | _BESIDE_ONE | MARK_WORDS
 
 _LATEX: Final = (
     (re.compile(r"\\sqrt\s*\{([^{}]*)\}"), r"√(\1)"),
@@ -56,7 +57,7 @@ _OF_DATE: Final = re.compile(r"\d(?<![\d.,]\d)\d{0,3}(?= ?[年月日])")
 _GLYPHS: Final = {"½": "1/2", "¼": "1/4", "¾": "3/4"}
 _BULLET: Final = re.compile(r"\n[ \t]*(?:[-*+•>][ \t]+)+")
 _FIRST_BULLET: Final = re.compile(r"[ \t]*(?:[-*+•>][ \t]+)+")
-_POWERED_UNIT: Final = re.compile(r"(?<=[a-z])\^(?=[23])")
+_POWERED_UNIT: Final = re.compile(r"\^(?<=[a-z]\^)(?=[23])")
 _POWER_WORD: Final = re.compile(r"(?<=\d) (squared|cubed)\b(?! (?:m|k|c|f|in|yard))")
 _MIXED: Final = re.compile(r"(?<![\d./])(\d{1,3})\s?([½¼¾])")
 _SPACED_COLON: Final = re.compile(r"(?<=\d) : (?=\d)")
@@ -67,7 +68,7 @@ _SPACED_DIGITS: Final = re.compile(r" \d{3}(?<=\d.{4})")
 _CONTINENTAL: Final = re.compile(r"\d{1,3}(?:\.\d{3}){1,5}(?:,\d{1,2}(?!\d)|(?:,\d\d?)?\s?€)")
 _CONTINENTAL_NUMBER: Final = re.compile(r"(?<![\w.,])(\d{1,3}(?:\.\d{3}){1,5}|\d+)(?:,(\d{1,2}))?(?![\d]|[.,]\d)")
 """If a text has one such number, all its numbers have a decimal comma."""
-_DEGREES: Final = re.compile(r"(?<=\d) ?° ?([cf]\b)?")
+_DEGREES: Final = re.compile(r"(?: (?<=\d )°|°(?<=\d°)) ?([cf]\b)?")
 _SPACES: Final = re.compile(r"  +")
 _NOTE: Final = re.compile(r"\((?!because|since|as |incl|excl|counting)[^()\d]{0,60}\)")
 _UNIT: Final = "one|two|three|four|five|six|seven|eight|nine"
@@ -76,7 +77,7 @@ _COUNT: Final = "|".join(sorted(_COUNTS, key=len, reverse=True))
 _OF_NUMBER: Final = re.compile(rf" of (?:the |these |those |all )?(?=\d|(?:{_COUNT})\b)")
 _PART: Final = re.compile(rf"\b(?:(an?|{_UNIT})[ -])?(half|(?:{'|'.join(_PARTS)})s?)\Z")
 _LONGEST_PART: Final = len("seven quarters")
-_MULTIPLE: Final = re.compile(rf"\b({'|'.join(_TIMES)})(?: of)? (?=\d|(?:{_COUNT})\b)")
+_MULTIPLE: Final = re.compile(rf"\b({'|'.join(_TIMES)})(?: of)?(?: the| those)? (?=\d|(?:{_COUNT})\b)")
 _ENDS: Final = rf"\b(?![ -](?:hundred|thousand|million|billion|{'|'.join(_PARTS)}))"
 _BY_LETTER: Final = {letter: [word[1:] for word in _COUNTS if word[0] == letter] for letter in "efnst"}
 # The search finds its place by the first letter, which is many times faster than by a beginning of a word.
@@ -265,7 +266,11 @@ def _clean(text: str) -> str:
 
 def _replace_number_words(text: str, max_numbers: int) -> str:
     """A text with the first `max_numbers` numbers in words written in digits."""
-    words = _SPOKEN_OR_BESIDE.intersection(text.encode("ascii", "replace").translate(_TO_SPACES).decode().split())
+    words = _words_of(text)
+    if not text.isascii() or not words.isdisjoint(MARK_WORDS):
+        translated = in_english(text, words)
+        words = words if translated == text else _words_of(translated)
+        text = translated
     if words.isdisjoint(_SPOKEN):
         return text
     if any(f"{word} of " in text for word in words & _PART_WORDS):
@@ -278,6 +283,11 @@ def _replace_number_words(text: str, max_numbers: int) -> str:
     if not words.isdisjoint(_COUNTS) or ("one" in words and (multiple or not words.isdisjoint(_BESIDE_ONE))):
         text = _IN_WORDS.sub(_digits, text, count=max_numbers)
     return text
+
+
+def _words_of(text: str) -> frozenset[str]:
+    """The words of a text that are asked for."""
+    return _ASKED.intersection(text.encode("ascii", "replace").translate(_TO_SPACES).decode().split())
 
 
 def _replace_parts(text: str, max_numbers: int) -> str:

@@ -44,6 +44,8 @@ def find_list_claims(sentence: NumberedSentence) -> Iterator[ArithmeticClaim]:
         before, behind = sentence.before(index), sentence.behind(index)
         if not stated or before.operator not in ("", "=") or behind.operator or before.hedged:
             continue
+        if f"from the {stated[1]}" in sentence.pieces[index]:
+            continue  # the third from the lowest is 55
         if behind.name in ("to", "and") or sentence.pieces[index + 1].startswith(("-", " -", ":")):
             continue
         if run and run[-1] < index:
@@ -105,7 +107,6 @@ def _order(sentence: NumberedSentence, run: list[int]) -> Iterator[ArithmeticCla
     for pattern, falling in ((_RISING, False), (_FALLING, True)):
         match = pattern.search(piece)
         if match and len(piece) - match.end() < 30:
-            yield sentence.claim(
-                run[0], run[-1], values == sorted(values, reverse=falling), None, ("order", falling, *values)
-            )
+            right = values == sorted(values, reverse=falling or (match[0] == "sorted" and values[0] > values[-1]))
+            yield sentence.claim(run[0], run[-1], right, None, ("order", falling, *values))
             return

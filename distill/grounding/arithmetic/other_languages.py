@@ -1,0 +1,73 @@
+"""Puts the words of calculations in other languages into English, so that one set of readings reads them all.
+
+Only words of quantities, operations and results are translated: "quedan 97 de 152" becomes "leaves 97 of 152".
+Works on a text in lower case. The names of things stay, since no reading needs them.
+"""
+
+import re
+from functools import partial
+from typing import Final, NamedTuple
+
+from distill.word_tables import read_table, word_set
+
+
+class _Language(NamedTuple):
+    marks: frozenset[str]
+    """Words, or signs of another script, of which a text in this language has at least `fewest`."""
+    fewest: int
+    pieces: tuple[str, ...]
+    """If there are any, a text without one of them has nothing to translate: a quick look."""
+    phrases: tuple[tuple[re.Pattern[str], str], ...]
+    """Parts of sentences with the numbers in them, and their English."""
+    word: re.Pattern[str]
+    english: dict[str, str]
+
+
+def _language(table: dict[str, str]) -> _Language:
+    pairs = [[part.strip() for part in line.split("->")] for line in table["words"].strip().splitlines()]
+    english = {word: said for words, said in pairs for word in words.split("|")}
+    listed = "|".join(re.escape(word) for word in sorted(english, key=len, reverse=True))
+    phrases = [[part.strip() for part in line.split("->")] for line in table["phrases"].strip().splitlines()]
+    return _Language(
+        marks=word_set(table["marks"]),
+        fewest=int(table.get("fewest", "2")),
+        pieces=tuple(filter(None, table.get("pieces", "").split("|"))),
+        phrases=tuple((re.compile(pattern.replace("#", _NUMBER)), said) for pattern, said in phrases),
+        word=re.compile(rf"\b(?:{listed})\b" if table.get("spaced", "yes") == "yes" else listed),
+        english=english,
+    )
+
+
+_NUMBER: Final = r"([\d.,]*\d)"
+_LANGUAGES: Final = tuple(map(_language, read_table(__file__).values()))
+_LATIN: Final = tuple(language for language in _LANGUAGES if "".join(language.marks).isascii())
+_OTHERS: Final = tuple(language for language in _LANGUAGES if language not in _LATIN)
+MARK_WORDS: Final = frozenset[str]().union(*(language.marks for language in _LATIN))
+_OTHER_SCRIPT: Final = re.compile("[\u0900-\u097f\u3040-\u30ff\u3400-\u9fff]")
+_LONGEST: Final = 20_000
+"""A longer text stays as it is, so that a text takes bounded time."""
+
+
+def in_english(text: str, words: frozenset[str]) -> str:
+    """A text in lower case with the words of its calculations in English; `words` are those of MARK_WORDS in it."""
+    if len(text) > _LONGEST:
+        return text
+    latin = max(_LATIN, key=lambda language: len(language.marks & words) / language.fewest)
+    if len(latin.marks & words) >= latin.fewest:
+        return _translated(text, latin)
+    for language in _OTHERS if _OTHER_SCRIPT.search(text) else ():
+        if sum(mark in text for mark in language.marks) >= language.fewest:
+            return _translated(text, language)
+    return text
+
+
+def _translated(text: str, language: _Language) -> str:
+    if language.pieces and not any(piece in text for piece in language.pieces):
+        return text
+    for pattern, said in language.phrases:
+        text = pattern.sub(said, text)
+    return language.word.sub(partial(_english, language.english), text)
+
+
+def _english(english: dict[str, str], match: re.Match[str]) -> str:
+    return english[match[0]]
