@@ -153,7 +153,7 @@ class Teacher(Section):
         "auto",
         "How the rationale is separated from the answer. field: the server's own field. tags: thinking tags in the "
         "text. json: a JSON object whose member `answer` is the answer. none: all text is the answer. auto: the "
-        "field or the tags, whichever is there.",
+        "field, the tags or a JSON object with an answer at the end, whichever is there.",
     )
     sampling: Sampling = key(Sampling(), "Sampling parameters.")
     chat_template_kwargs: Mapping[str, Any] = author_key(
