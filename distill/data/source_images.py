@@ -144,10 +144,11 @@ def require_same_images(recipe: Recipe, folder: Path) -> None:
         if compared.changed:
             count = len(compared.changed)
             counted = f"{count:,} or more" if count == _MOST else f"{count:,}"
+            command = f"train --stage {folder.name}" if folder.parent.name == "train" else folder.name
             raise StaleError(
                 f"{folder} was made from other images of [data.{name}]: {counted} of the {compared.noted:,} that it "
                 f"read have another content now, such as {compared.changed[0]}",
-                "put them back, or make the stage again with --fresh",
+                f"put them back, or make this stage again: `distill {command} --fresh`",
             )
 
 

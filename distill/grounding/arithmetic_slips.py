@@ -47,7 +47,7 @@ _SENTENCE_CHARACTERS: Final = 600
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slip:
     written: str
-    """The claim as it stands in the text."""
+    """The claim as it is read: in lower case, its words of calculation in English."""
     expected: float | None
     """The correct result, if it is one number."""
 
