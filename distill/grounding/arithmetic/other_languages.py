@@ -43,6 +43,8 @@ _LANGUAGES: Final = tuple(map(_language, read_table(__file__).values()))
 _LATIN: Final = tuple(language for language in _LANGUAGES if "".join(language.marks).isascii())
 _OTHERS: Final = tuple(language for language in _LANGUAGES if language not in _LATIN)
 MARK_WORDS: Final = frozenset[str]().union(*(language.marks for language in _LATIN))
+_GROUPED: Final = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?: \d{3})+(?!\d|[.,]\d{3})")
+"""A number whose thousands stand apart, as French and Spanish write it: 86 200."""
 _OTHER_SCRIPT: Final = re.compile("[\u0900-\u097f\u3040-\u30ff\u3400-\u9fff]")
 _LONGEST: Final = 20_000
 """A longer text stays as it is, so that a text takes bounded time."""
@@ -54,7 +56,7 @@ def in_english(text: str, words: frozenset[str]) -> str:
         return text
     latin = max(_LATIN, key=lambda language: len(language.marks & words) / language.fewest)
     if len(latin.marks & words) >= latin.fewest:
-        return _translated(text, latin)
+        return _translated(_GROUPED.sub(_ungrouped, text), latin)
     for language in _OTHERS if _OTHER_SCRIPT.search(text) else ():
         if sum(mark in text for mark in language.marks) >= language.fewest:
             return _translated(text, language)
@@ -67,6 +69,10 @@ def _translated(text: str, language: _Language) -> str:
     for pattern, said in language.phrases:
         text = pattern.sub(said, text)
     return language.word.sub(partial(_english, language.english), text)
+
+
+def _ungrouped(match: re.Match[str]) -> str:
+    return match[0].replace(" ", "")
 
 
 def _english(english: dict[str, str], match: re.Match[str]) -> str:

@@ -56,3 +56,25 @@ def test_an_english_text_and_a_very_long_one_stay_as_they_are() -> None:
     assert in_english(text, frozenset({"ist"})) == text
     long = "der hund und die katze sind 5. " * 1000
     assert in_english(long, frozenset({"der", "und", "sind"})) == long
+
+
+AXIS = "L'axe vertical commence à 50 000, ce qui exagère la distance entre les deux courbes.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "slips"),
+    [
+        (f"{AXIS}La différence de population est donc de 17 400 habitants.", 0),
+        ("La différence de population entre les deux villes, 86 200 et 68 800, est de 17 400 habitants.", 0),
+        ("La différence de population entre les deux villes, 86 200 et 68 800, est de 18 400 habitants.", 1),
+        (
+            "The vertical axis begins at 50,000, which exaggerates the distance between the two curves. "
+            "The difference in population is therefore 17,400.",
+            0,
+        ),
+        ("The first has 60,000 people. The second has 50,000. The difference is therefore 17,400.", 1),
+        ("El total de las dos ciudades es 1 250 000 más 250 000, es decir 1 500 000.", 0),
+    ],
+)
+def test_thousands_that_stand_apart_are_one_number_and_a_count_of_things_is_no_operand(text: str, slips: int) -> None:
+    assert len(find_slips(text).slips) == slips

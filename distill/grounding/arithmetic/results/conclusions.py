@@ -53,7 +53,8 @@ _SCALES: Final = (1e3, 1e6, 1e9)
 _FEWEST, _MOST = 2, 10
 _MOST_BARE: Final = 6
 """Numbers before a result that no word concludes: ", 14 in all"."""
-_COUNTING: Final = re.compile(r"\b(?:the|these|those|all|both) $")
+_COUNTING: Final = re.compile(r"\b(?:the|these|those|all|both|les|ces|los|las|die|den|beiden) $")
+_PAIR: Final = 2
 _ROUNDED_UP: Final = word_set("needed need needs enough full necessary required")
 _SHARING: Final = word_set("split splits share shares shared divide divided divides distributed among")
 _MOST_ANYHOW: Final = 3
@@ -71,7 +72,7 @@ def find_conclusions(sentence: NumberedSentence) -> Iterator[ArithmeticClaim]:
         if len(places) < _FEWEST:
             if not _is_of_earlier(sentence, index, cue, len(places)):
                 continue
-            places = [*_earlier_places(sentence), *places]
+            places = [*_earlier_places(sentence, counts=False), *places]
             words = words.union(*(one.words for one in sentence.earlier))
         if not _FEWEST <= len(places) <= (_MOST_ANYHOW if cue == "any" or places[0] < 0 else _MOST):
             continue
@@ -84,9 +85,14 @@ def find_conclusions(sentence: NumberedSentence) -> Iterator[ArithmeticClaim]:
             yield sentence.claim(places[0], index, right, expected, (cue, *values))
 
 
-def _earlier_places(sentence: NumberedSentence) -> list[int]:
-    """The operands of the sentences before, by negative places."""
-    return [one.offset + at - sentence.offset for one in sentence.earlier for at in one.operands(len(one.numbers))]
+def _earlier_places(sentence: NumberedSentence, *, counts: bool = True) -> list[int]:
+    """The operands of the sentences before, by negative places. `counts`: also the number of "the two curves"."""
+    return [
+        one.offset + at - sentence.offset
+        for one in sentence.earlier
+        for at in one.operands(len(one.numbers))
+        if counts or one.value(at) != _PAIR or not _COUNTING.search(one.pieces[at])
+    ]
 
 
 def _without_count(values: list[float]) -> list[float]:
