@@ -1,4 +1,4 @@
-"""Arms that fail: the others go on, the failure is told everywhere, and the same command tries them alone again."""
+"""Arms that fail: the others go on, table, page and log name the failure, and the same command tries it again."""
 
 import shutil
 from pathlib import Path
