@@ -204,6 +204,7 @@ def times(name: str, folder: Path) -> list[Row]:
         length = text + image_tokens
         load = Load(
             rows=None,
+            own_tokens=length,
             tokens=length,
             squared_length=length**2,
             response_tokens=response,

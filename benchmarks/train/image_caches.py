@@ -25,6 +25,7 @@ import train_world as world
 from distill.recipe.loading import load
 from distill.recipe.sections.stages import Lora, Stage
 from student.data import image_tokens, rows
+from student.data.collate import collate
 from student.data.encode import Encoder, Examples, RowLimits, encode
 from student.data.images import ImageSource, ImageStore
 from student.loss import training_loss
@@ -123,14 +124,7 @@ def steps(
     spent: dict[str, list[tuple[float, float, int]]] = {"pixels": [], "tokens": []}
     feeds = {
         name: build_step_dataset(
-            student,
-            parts,
-            examples,
-            source,
-            stage,
-            encoder,
-            max_pixels=PIXELS,
-            seed=0,
+            student, parts, collate(student, examples, source, stage, encoder, max_pixels=PIXELS), stage, seed=0
         )
         for name, source in zip(spent, (store, *kept), strict=True)
     }

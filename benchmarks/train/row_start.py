@@ -28,6 +28,7 @@ from distill.recipe.loading import recipes_folder
 from distill.recipe.sections.stages import Stage
 from distill.types import ImageRef
 from student.data import image_tokens
+from student.data.collate import collate
 from student.data.encode import Encoder, Examples
 from student.data.encoded_rows import Example, MappedRows, write_rows
 from student.data.images import ImageStore
@@ -110,11 +111,8 @@ def measure(path: Path, settings: dict[str, int]) -> tuple[list[float], float, f
     steps = build_step_dataset(
         model,
         find_parts(model),
-        examples,
-        store,
+        collate(model, examples, store, stage, encoder, max_pixels=10**7),
         stage,
-        encoder,
-        max_pixels=10**7,
         seed=0,
     )
     times.append(time.process_time())

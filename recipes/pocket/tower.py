@@ -225,11 +225,12 @@ def train(steps: int, seed: int = 0) -> None:
 def save(naming: Naming) -> None:
     """The tower, and the student of tower, projector and language model."""
     from student.models import siq_vl
+    from student.models.parts import find_parts
 
     naming.tower.save_pretrained(HERE / "tower")
     SiglipImageProcessorPil(size={"height": SIZE, "width": SIZE}).save_pretrained(HERE / "tower")
     model, processor = siq_vl.build(str(HERE / "tower"), str(HERE / "language"), 1)
-    model.get_submodule(siq_vl.parts(model).projector).modality_projection.proj.load_state_dict(
+    model.get_submodule(find_parts(model).projector).modality_projection.proj.load_state_dict(
         naming.projector.state_dict()
     )
     model.save_pretrained(HERE / "base")
