@@ -76,6 +76,7 @@ def evaluate(
     folder = run / "eval"
     fields = fields_of_arms(recipe, arms)
     with locked(run):
+        students.require_same_training_images(recipe, run, arms.values())
         if fresh:
             set_aside(folder)
         manifest = Manifest.read(folder)

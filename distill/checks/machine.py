@@ -8,11 +8,13 @@ from pathlib import Path
 
 from distill import packages
 from distill.artifacts.files import LOCK, run_holder
+from distill.artifacts.layout import stage_folders
 from distill.artifacts.manifest import MANIFEST, Manifest, finished
 from distill.checks.context import CheckContext
 from distill.checks.licences import LICENCES
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
-from distill.errors import DistillError
+from distill.data.source_images import require_same_images
+from distill.errors import DistillError, StaleError
 from distill.local_paths import is_store_address
 from distill.machine.file_locks import try_lock
 from distill.object_store.recipe_stores import scratch_root
@@ -24,6 +26,8 @@ from student.train import stage_fields
 from teacher.estimate import JournalSummary, TeacherUsage, forecast
 from teacher.store import question_plan
 
+_LOOKED_IMAGES = 10_000
+"""Images of a finished stage that are compared: seconds, also where a copy of their folder has to be read."""
 _OPEN_FILES = 256
 _SHARED_BYTES = 256e6
 _KEPT_CHECKPOINTS = 2
@@ -85,6 +89,17 @@ def check_earlier_work(context: CheckContext) -> Iterator[CheckResult]:
         )
         return
     yield fine("--run", "the finished stages in this run directory were made with these settings")
+
+
+def check_replaced_images(context: CheckContext) -> Iterator[CheckResult]:
+    """The images that finished stages read are still the same."""
+    folders = [] if context.redo_stale else [*stage_folders(context.run), context.run / "eval"]
+    for folder in folders:
+        try:
+            if (folder / MANIFEST).is_file():
+                require_same_images(context.recipe, folder, looked=_LOOKED_IMAGES)
+        except StaleError as error:
+            yield problem("--run", error.problem, str(error.args[-1]))
 
 
 def check_limits(context: CheckContext) -> Iterator[CheckResult]:

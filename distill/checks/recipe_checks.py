@@ -94,6 +94,7 @@ WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     ("settings", settings.check_usual_values),
     ("ablate", evaluation.check_ablation),
     ("--run", machine.check_earlier_work),
+    ("--run", machine.check_replaced_images),
     ("ulimit", machine.check_limits),
     ("data", overlap.check_leakage),
     ("stages", student.check_plans),

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from distill.artifacts.files import atomic_path
@@ -127,6 +128,7 @@ class ComparedImages:
     """What the images of a source are now, beside those of a record."""
 
     noted: int = 0
+    """Images that were compared: all of the record, or those that were looked at."""
     changed: list[str] = field(default_factory=list)
     """Places of images of another content; at most the first hundred."""
     missing: int = 0
@@ -137,10 +139,10 @@ class ComparedImages:
         return not self.changed and not self.missing
 
 
-def require_same_images(recipe: Recipe, folder: Path) -> None:
+def require_same_images(recipe: Recipe, folder: Path, *, looked: int | None = None) -> None:
     """Raises StaleError where a source has other images than a finished stage read. Images that are away are no
-    other ones."""
-    for name, compared in compare_images(recipe, folder, remember=True).items():
+    other ones. `looked` as in `compare_images`."""
+    for name, compared in compare_images(recipe, folder, remember=looked is None, looked=looked).items():
         if compared.changed:
             count = len(compared.changed)
             counted = f"{count:,} or more" if count == _MOST else f"{count:,}"
@@ -152,16 +154,21 @@ def require_same_images(recipe: Recipe, folder: Path) -> None:
             )
 
 
-def compare_images(recipe: Recipe, folder: Path, *, remember: bool = False) -> dict[str, ComparedImages]:
+def compare_images(
+    recipe: Recipe, folder: Path, *, remember: bool = False, looked: int | None = None
+) -> dict[str, ComparedImages]:
     """The images of sources beside the record of a stage; nothing where it has none, as in runs of earlier versions.
 
     Files of the same place, size and time are taken as the same. With `remember` those that had to be read, and are
-    the same, are not read at the next comparison.
+    the same, are not read at the next comparison. With `looked` only so many images of all that lie on this machine
+    are compared, spread over the record.
     """
     record = _read(folder)
     if record is None:
         return {}
     table, roots, made = record
+    if looked is not None:
+        table = _some(table, looked)
     now = {
         name: images_root(recipe, name) for name in roots if name in recipe.data and sources.is_there(recipe, name)
     }
@@ -193,6 +200,13 @@ def compare_images(recipe: Recipe, folder: Path, *, remember: bool = False) -> d
         table = table.set_column(1, _SCHEMA.field("path"), pa.array(paths, pa.string()))
         _write(folder / COMPARED_IMAGES, table.select(_SCHEMA.names), noted, roots | now, made)
     return found
+
+
+def _some(table: pa.Table, count: int) -> pa.Table:
+    """At most so many rows of a record, spread over it, of images that lie in no store."""
+    table = table.filter(pc.invert(pc.match_substring(table["path"], "://")))
+    step = max(1, -(-table.num_rows // count))
+    return table.take(pa.array(range(0, table.num_rows, step), pa.int64()))
 
 
 def _contents(table: pa.Table, paths: Sequence[str], rows: Sequence[int]) -> Iterator[tuple[int, str | None]]:

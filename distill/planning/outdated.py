@@ -1,8 +1,8 @@
 """Finished stages of a run that were made from other traces, another dataset or another student than are there now,
 with other settings than the recipe in the run has, or by another version.
 
-Reads manifests, labels and that recipe alone. What a changed recipe makes stale is another question
-(distill.planning.redo).
+Reads manifests, labels, that recipe, and some of the images that a stage noted. What a changed recipe makes stale is
+another question (distill.planning.redo).
 """
 
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.artifacts.integrity import is_student, learned_from, traces_digest
-from distill.artifacts.layout import RECIPE
+from distill.artifacts.layout import IMAGES, RECIPE, stage_folders
 from distill.artifacts.manifest import Manifest, changes, flatten
 from distill.errors import DataError, RecipeError
 from distill.recipe.effects import affecting
@@ -24,13 +24,16 @@ _TRACES = "generate.outputs"
 _ARM = "eval.arms."
 _SIGNALS = "filter.signals"
 _LABELS = "extractors.human.labels"
+_LOOKED_IMAGES = 64
+"""Images of a stage that are compared: a folder that was written again is found, and a command answers at once."""
 _OTHERWISE_COMPARED = (_SIGNALS, "stage.validation.")
 
 
 def outdated(run: Path, recipe: Recipe | None = None) -> dict[str, str]:
     """Name of each such stage, and why it is outdated and what makes it again; `recipe` is that of the run."""
+    recipe = recipe or _recipe_of(run)
     generated, filtered = Manifest.read(run / "generate"), Manifest.read(run / "filter")
-    found = _set_otherwise(run, recipe)
+    found = _with_other_images(run, recipe) | _set_otherwise(run, recipe)
     if generated and filtered and not _decided_on(filtered, generated):
         found["filter"] = "the traces changed since it finished; `distill filter` decides again"
     elif filtered and _are_labels_others(run, filtered):
@@ -51,13 +54,38 @@ def outdated(run: Path, recipe: Recipe | None = None) -> dict[str, str]:
     return found
 
 
+def _recipe_of(run: Path) -> Recipe | None:
+    """The recipe in a run; None for one of another version and for none: the command that needs it says so."""
+    try:
+        return load(run / RECIPE)
+    except RecipeError:
+        return None
+
+
+def _with_other_images(run: Path, recipe: Recipe | None) -> dict[str, str]:
+    """Stages of training and evaluation whose images were replaced, as far as a quick look can tell."""
+    folders = [folder for folder in (*stage_folders(run), run / "eval") if (folder / IMAGES).is_file()]
+    if recipe is None or not folders:
+        return {}
+    from distill.data.source_images import compare_images
+
+    found = {}
+    for folder in folders:
+        name = folder.name if folder.name == "eval" else f"train {folder.name}"
+        command = "eval" if folder.name == "eval" else f"train --stage {folder.name}"
+        for source, compared in compare_images(recipe, folder, looked=_LOOKED_IMAGES).items():
+            if compared.changed and Manifest.read(folder) is not None:
+                found[name] = (
+                    f"{len(compared.changed)} of {compared.noted:,} images of [data.{source}] that were looked at "
+                    f"were replaced since, such as {compared.changed[0]}; `distill {command} --fresh` makes it again"
+                )
+    return found
+
+
 def _set_otherwise(run: Path, recipe: Recipe | None) -> dict[str, str]:
     """Stages of filter and train whose settings are not those of the recipe: a later command got a changed one."""
     if recipe is None:
-        try:
-            recipe = load(run / RECIPE)
-        except RecipeError:  # of another version, or none: the command that needs it says so
-            return {}
+        return {}
     found = {}
     if (filtered := Manifest.read(run / "filter")) and (
         other := _other_settings(filtered, "filter", affecting(recipe.filter, "filter"))

@@ -4,7 +4,7 @@ Computes its identity, rejects a student that cannot work before any question is
 questions (student/evaluation/collect_replies.py).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -17,12 +17,14 @@ from distill.artifacts.files import directory_sha256
 from distill.artifacts.integrity import weights_digest
 from distill.artifacts.layout import ADAPTER, MODEL, model_folder
 from distill.artifacts.manifest import fingerprint, require
+from distill.data.source_images import require_same_images
 from distill.errors import ModelError, RecipeError
 from distill.local_paths import from_home, run_command
 from distill.machine import hub
 from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.eval import BASE, AnyStudent
+from distill.recipe.sections.stages import lineage
 from student.data import rows
 from student.train import student_fields
 from student.training.checkpoints.saved_model import require_saved
@@ -140,6 +142,15 @@ def _student_of_stage(recipe: Recipe, run: Path, arm: str, stage: str) -> Evalua
         },
         model=str(model_folder(run, stage)),
     )
+
+
+def require_same_training_images(recipe: Recipe, run: Path, arms: Iterable[EvaluatedStudent]) -> None:
+    """Raises StaleError where a stage of a student, or one that it starts from, was trained on images that are
+    others now."""
+    origins = {evaluated.origin for evaluated in arms if not evaluated.foreign}
+    lines = (lineage(recipe.stages, name) for name in origins - {BASE})
+    for name in dict.fromkeys(stage.name for line in lines for stage in line):
+        require_same_images(recipe, run / "train" / name)
 
 
 def _base_student(recipe: Recipe, arm: str) -> EvaluatedStudent:

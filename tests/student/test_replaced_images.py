@@ -10,9 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 import student_worlds as worlds
 
+from distill.checks.context import CheckContext
+from distill.checks.machine import check_replaced_images
 from distill.data.images import image_files
 from distill.data.source_images import compare_images
 from distill.errors import StaleError
+from distill.planning.outdated import outdated
 from distill.recipe.recipe import Recipe
 from student.evaluate import evaluate
 from student.train import train
@@ -53,6 +56,33 @@ def test_a_replaced_image_of_an_evaluation_source_makes_the_evaluation_stale(rec
     with pytest.raises(StaleError, match=r"\[data.test\]: 1 of the 40 .*20.png\n.*`distill eval --fresh`"):
         evaluate(recipe, place / "run")
     assert evaluate(recipe, place / "run", fresh=True).counts == before.counts
+
+
+def test_a_student_whose_training_images_were_replaced_is_not_evaluated(recipe: Recipe, place: Path) -> None:
+    train(recipe, place / "run")
+    evaluate(recipe, place / "run")
+    worlds.picture(place / "images" / "20.png", 777)
+    with pytest.raises(StaleError, match=r"1 of the 40 .*images/20.png\n.*`distill train --stage align --fresh`"):
+        evaluate(recipe, place / "run")
+    with pytest.raises(StaleError, match=r"images/20\.png"):
+        evaluate(recipe, place / "run", fresh=True)
+    assert not (place / "run" / "eval.previous").exists()
+
+
+def test_status_and_check_name_replaced_images(recipe: Recipe, place: Path) -> None:
+    train(recipe, place / "run")
+    evaluate(recipe, place / "run")
+    context = CheckContext(recipe, place / "run", gpu_name=None, seconds=45.0)
+    assert outdated(place / "run", recipe) == {}
+    assert not [*check_replaced_images(context)]
+    worlds.picture(place / "images" / "20.png", 777)
+    worlds.picture(place / "tests" / "20.png", 777)
+    found = outdated(place / "run", recipe)
+    assert "1 of 40 images of [data.questions] that were looked at were replaced" in found["train align"]
+    assert "`distill eval --fresh`" in found["eval"] and "tests/20.png" in found["eval"]
+    stage, evaluation = check_replaced_images(context)
+    assert "1 of the 40" in stage.message and "images/20.png" in stage.message
+    assert "tests/20.png" in evaluation.message and "`distill eval --fresh`" in evaluation.mend
 
 
 def test_images_that_are_written_again_with_equal_bytes_cost_no_training_and_are_read_once(

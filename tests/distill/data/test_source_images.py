@@ -129,3 +129,12 @@ def test_another_folder_of_pictures_has_the_questions_planned_again(recipe: Reci
     (tmp_path / "linked").unlink()
     (tmp_path / "linked").symlink_to("others")
     assert planned(with_root(recipe, "linked")), "the path is the same, and it leads to other images"
+
+
+def test_a_look_at_some_images_is_spread_over_the_record(recipe: Recipe, tmp_path: Path) -> None:
+    stage = note_read_images(tmp_path / "align", recipe)
+    for number in range(6, 12):
+        Image.new("RGB", (8, 8), (9, number, 7)).save(tmp_path / "images" / f"{number}.png")
+    compared = compare_images(recipe, stage, looked=4)["questions"]
+    assert compared.noted == 4 and len(compared.changed) == 2
+    assert compare_images(recipe, stage, looked=12)["questions"].noted == 12
