@@ -78,6 +78,7 @@ lint: $(VENV)/.ready
 
 types: $(VENV)/.ready
 	$(VENV)/bin/mypy
+	MYPYPATH=. $(VENV)/bin/mypy --config-file benchmarks/mypy.ini benchmarks recipes/pocket recipes/tiny
 
 check: lint types test
 

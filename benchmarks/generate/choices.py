@@ -122,9 +122,9 @@ def main() -> None:
                 results[choices].append(found)
     print(f"| {options.rows} questions, {options.samples} traces each | " + " | ".join(results[1][0]) + " |")
     print("|---" * (1 + len(results[1][0])) + "|")
-    for choices, found in results.items():
-        for one in found:
-            print(f"| choices = {choices} | " + " | ".join(f"{value:,.1f}" for value in one.values()) + " |")
+    for choices, measured in results.items():
+        for figures in measured:
+            print(f"| choices = {choices} | " + " | ".join(f"{value:,.1f}" for value in figures.values()) + " |")
     print("\n| median, together / single | ratio |\n|---|---|")
     for key in results[1][0]:
         together, single = (statistics.median(one[key] for one in results[n]) for n in (options.samples, 1))

@@ -340,8 +340,8 @@ def take_over(studies: Path | None, demo: Path | None, seconds: int | None, pock
     if pocket is not None:
         write_text(POCKET, _results(pocket))
         recipe = load(str(pocket / "ablate" / "arms" / "distilled" / "seed-0" / "recipe.toml"))
-        trained = recipe.stages[-1]
-        facts["pocket"] = {"steps": trained.max_steps, "batch": trained.batch_size}
+        stage = recipe.stages[-1]
+        facts["pocket"] = {"steps": stage.max_steps, "batch": stage.batch_size}
     write_text(FACTS, json.dumps(facts, indent=1) + "\n")
 
 

@@ -117,19 +117,19 @@ def changed(node: ast.AST) -> Iterator[ast.AST]:
     """A node with one change, for every change that there is."""
     if isinstance(node, ast.Compare):
         for place, operator in enumerate(node.ops):
-            other = copy.deepcopy(node)
-            other.ops[place] = COMPARISONS[type(operator)]()
-            yield other
+            compared = copy.deepcopy(node)
+            compared.ops[place] = COMPARISONS[type(operator)]()
+            yield compared
     elif isinstance(node, ast.BoolOp):
-        other = copy.deepcopy(node)
-        other.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-        yield other
+        joined = copy.deepcopy(node)
+        joined.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+        yield joined
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield node.operand
     elif isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
-        other = copy.deepcopy(node)
-        other.op = ARITHMETIC[type(node.op)]()
-        yield other
+        computed = copy.deepcopy(node)
+        computed.op = ARITHMETIC[type(node.op)]()
+        yield computed
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
         yield ast.Constant(not node.value if isinstance(node.value, bool) else node.value + 1)
     # None in place of False or 0 is the same for a caller that asks what is true, and these constants change, too.

@@ -64,16 +64,16 @@ def figures(kind: str, folder: Path) -> tuple[str, ...]:
     poisoned["input_ids"][0, first - 3 : first] = 5
     moved = _moved(model, packed.inputs, poisoned, first)
     bounds = {name: value for name, value in packed.inputs.items() if name.startswith(("cu_seq", "max_length"))}
-    blind = [
+    unbounded, unbounded_poisoned = (
         {name: value for name, value in each.items() if name not in bounds} for each in (packed.inputs, poisoned)
-    ]
+    )
     return (
         kind,
         ", ".join(sorted(set(getattr(model.config.get_text_config(), "layer_types", None) or ["full_attention"]))),
         f"{float((torch.cat(alone) - logits).detach().abs().max()):.1e} of {float(logits.detach().abs().max()):.1f}",
         f"{far:.1e} of {largest:.1e}",
         f"{moved:g}",
-        f"{_moved(model, *blind, first):.1e}",
+        f"{_moved(model, unbounded, unbounded_poisoned, first):.1e}",
     )
 
 

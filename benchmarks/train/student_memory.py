@@ -68,9 +68,9 @@ def measure(trained: str, dtype: str, checkpointing: bool) -> None:
     if checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
         model.enable_input_require_grads()
-    trained = [parameter for parameter in student.parameters() if parameter.requires_grad]
-    whole = all(parameter.dtype == torch.float32 for parameter in trained)
-    optimizer = torch.optim.AdamW(trained, fused=True) if whole else CompensatedAdamW(trained)
+    weights = [parameter for parameter in student.parameters() if parameter.requires_grad]
+    whole = all(parameter.dtype == torch.float32 for parameter in weights)
+    optimizer = torch.optim.AdamW(weights, fused=True) if whole else CompensatedAdamW(weights)
 
     def step() -> None:
         ids = torch.randint(8, 15000, (ROWS, LENGTH))

@@ -81,7 +81,8 @@ def draw_things(chosen: list[Thing], rng: Generator) -> tuple[Drawing, list[int]
     drawing = ground(rng)
     if len(chosen) == 1:
         side = int(rng.integers(150, 215))
-        place(drawing, chosen[0], side, *(int(edge) for edge in rng.integers(4, SIZE - side - 3, size=2)), rng)
+        left, top = (int(edge) for edge in rng.integers(4, SIZE - side - 3, size=2))
+        place(drawing, chosen[0], side, left, top, rng)
         return drawing, [4]
     places = sorted(int(cell) for cell in rng.choice(GRID**2, size=len(chosen), replace=False))
     pitch = SIZE // GRID

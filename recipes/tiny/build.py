@@ -90,7 +90,8 @@ def _caption(picture: world.Picture, _: np.random.Generator) -> dict[str, Any]:
 
 
 def _reading(picture: world.Picture, rng: np.random.Generator) -> dict[str, Any]:
-    return as_row(*read_in_order(picture, rng), "text", picture.content)
+    question, answer = read_in_order(picture, rng)
+    return as_row(question, answer, "text", picture.content)
 
 
 def as_row(question: str, answer: str, answer_type: str, meta: dict[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,9 @@ def attention(ground: Ground) -> tuple[str, dict[str, Any]]:
         results = []
         for dtype in (torch.bfloat16, torch.float32):
             leaves = [part.detach().to(dtype, copy=True).requires_grad_() for part in (query, key, value)]
-            out, _ = attend(module, *leaves, None, cu_seq_lens_q=bounds, max_length_q=max(lengths))
+            out, _ = attend(
+                module, leaves[0], leaves[1], leaves[2], None, cu_seq_lens_q=bounds, max_length_q=max(lengths)
+            )
             out.backward(slope.to(dtype))
             results.append([out.detach().float(), *(leaf.grad.float() for leaf in leaves)])  # type: ignore[union-attr]
         worst = max(worst, *(relative_difference(ours, theirs) for ours, theirs in zip(*results, strict=True)))
