@@ -9,6 +9,7 @@ from distill import packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.errors import DistillError
+from distill.local_paths import from_home
 from distill.machine import hardware
 from distill.planning.stage_plans import StagePlan, fit
 from distill.planning.stage_times import stage_time
@@ -256,7 +257,7 @@ def check_trackers(context: CheckContext) -> Iterator[CheckResult]:
         f"stages.{each.name}.report_to": each.report_to for each in recipe.stages
     }
     for key, trackers in named.items():
-        if "wandb" in trackers and not has_credentials and not (Path.home() / ".netrc").is_file():
+        if "wandb" in trackers and not has_credentials and not from_home("~/.netrc").is_file():
             yield warning(
                 key,
                 "wandb needs WANDB_API_KEY, which is not set",

@@ -35,8 +35,8 @@ class DiskCache:
         with storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-            self._data = os.open(folder / DATA, flags, 0o644)
-            self._index = os.open(folder / INDEX, flags, 0o644)
+            self._data = os.open(folder / DATA, flags, 0o666)
+            self._index = os.open(folder / INDEX, flags, 0o666)
         self.folder = folder
         # Half of what is free stays free: checkpoints need it more.
         self._max_bytes = min(max_bytes, os.fstat(self._data).st_size + shutil.disk_usage(folder).free // 2)

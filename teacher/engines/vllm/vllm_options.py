@@ -115,15 +115,16 @@ def _read_options(python: str, environment: tuple[tuple[str, str], ...]) -> Vllm
     if not version:
         return VllmOptions()
     key = hashlib.sha256(orjson.dumps([python, version.decode(errors="replace")])).hexdigest()[:16]
-    cached = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "cot-distill" / f"vllm-{key}.json"
+    cached = from_home(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "cot-distill" / f"vllm-{key}.json"
     with suppress(OSError, orjson.JSONDecodeError, KeyError, TypeError, ValueError):
         return _parse_options(orjson.loads(cached.read_bytes()))
     answer = last_object(run_script(python, _PROBE.read_text(encoding="utf-8"), settings))
     if not answer:
         return VllmOptions()
-    with suppress(OSError):  # without a cache it is asked again the next time
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        write_json(cached, answer)
+    if cached.is_absolute():  # else this user has no home folder
+        with suppress(OSError):  # without a cache it is asked again the next time
+            cached.parent.mkdir(parents=True, exist_ok=True)
+            write_json(cached, answer)
     return _parse_options(answer)
 
 

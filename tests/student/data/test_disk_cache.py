@@ -1,11 +1,12 @@
 """A cache gives an entry back as it was, or not at all."""
 
+import os
 from pathlib import Path
 
 import orjson
 import torch
 
-from student.data.disk_cache import INDEX, DiskCache
+from student.data.disk_cache import DATA, INDEX, DiskCache
 from student.data.images import pack, unpack
 
 
@@ -43,3 +44,15 @@ def test_an_index_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     line = orjson.loads((tmp_path / INDEX).read_bytes())
     (tmp_path / INDEX).write_bytes(orjson.dumps(line[:-1]) + b"\n")
     assert held(tmp_path, "n0", 0)
+
+
+def test_a_colleague_in_a_shared_folder_can_write_the_cache(tmp_path: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        DiskCache(tmp_path / "cache", max_bytes=1 << 20)
+    finally:
+        os.umask(before)
+    assert {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "cache").iterdir()} == {
+        DATA: 0o664,
+        INDEX: 0o664,
+    }

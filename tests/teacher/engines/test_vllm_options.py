@@ -1,5 +1,6 @@
 """Arguments of servers that a run starts: what is checked before a start, and what changes answers."""
 
+import pwd
 import sys
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,22 @@ def test_another_program_may_have_options_of_its_own() -> None:
     server = Server(command=(sys.executable, "stub.py"), arguments={"words": 3, "quick": True})
     check_arguments(server, "here")
     check_options(server, "here")
+
+
+def test_a_user_without_a_home_folder_gets_the_options_and_no_folder_in_the_current_one(
+    vllm: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    vllm_options._read_options.cache_clear()
+    assert installed_options(with_arguments(vllm, seed=1)).version == "0.99.0"
+    assert not [*(tmp_path / "here").iterdir()]
 
 
 def test_vllm_is_asked_once_for_each_version_of_it(vllm: Server, tmp_path: Path) -> None:
