@@ -15,7 +15,6 @@ from typing import Any, Final, Protocol, TypeVar
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from distill.artifacts.files import atomic_path
@@ -204,6 +203,8 @@ def compare_images(
 
 def _some(table: pa.Table, count: int) -> pa.Table:
     """At most so many rows of a record, spread over it, of images that lie in no store."""
+    import pyarrow.compute as pc
+
     table = table.filter(pc.invert(pc.match_substring(table["path"], "://")))
     step = max(1, -(-table.num_rows // count))
     return table.take(pa.array(range(0, table.num_rows, step), pa.int64()))
