@@ -145,12 +145,17 @@ def require_same_images(recipe: Recipe, folder: Path, *, looked: int | None = No
         if compared.changed:
             count = len(compared.changed)
             counted = f"{count:,} or more" if count == _MOST else f"{count:,}"
-            command = f"train --stage {folder.name}" if folder.parent.name == "train" else folder.name
             raise StaleError(
-                f"{folder} was made from other images of [data.{name}]: {counted} of the {compared.noted:,} that it "
-                f"read have another content now, such as {compared.changed[0]}",
-                f"put them back, or make this stage again: `distill {command} --fresh`",
+                f"{folder} was made from other images of [data.{name}]: {counted} of the {compared.noted:,} that "
+                f"were compared have another content now, such as {compared.changed[0]}",
+                f"put them back, or make this stage again: `{command_again(folder)}`",
             )
+
+
+def command_again(folder: Path) -> str:
+    """The command that makes a stage of training or evaluation again."""
+    stage = f"train --stage {folder.name}" if folder.parent.name == "train" else folder.name
+    return f"distill {stage} --fresh"
 
 
 def compare_images(

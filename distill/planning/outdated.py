@@ -33,7 +33,7 @@ def outdated(run: Path, recipe: Recipe | None = None) -> dict[str, str]:
     """Name of each such stage, and why it is outdated and what makes it again; `recipe` is that of the run."""
     recipe = recipe or _recipe_of(run)
     generated, filtered = Manifest.read(run / "generate"), Manifest.read(run / "filter")
-    found = _with_other_images(run, recipe) | _set_otherwise(run, recipe)
+    found = _with_other_images(run, recipe) | _set_otherwise(run, recipe) if recipe else {}
     if generated and filtered and not _decided_on(filtered, generated):
         found["filter"] = "the traces changed since it finished; `distill filter` decides again"
     elif filtered and _are_labels_others(run, filtered):
@@ -55,37 +55,38 @@ def outdated(run: Path, recipe: Recipe | None = None) -> dict[str, str]:
 
 
 def _recipe_of(run: Path) -> Recipe | None:
-    """The recipe in a run; None for one of another version and for none: the command that needs it says so."""
+    """The recipe in a run; None where it cannot be read: the command that needs it reports the fault."""
     try:
         return load(run / RECIPE)
     except RecipeError:
         return None
 
 
-def _with_other_images(run: Path, recipe: Recipe | None) -> dict[str, str]:
+def _with_other_images(run: Path, recipe: Recipe) -> dict[str, str]:
     """Stages of training and evaluation whose images were replaced, as far as a quick look can tell."""
-    folders = [folder for folder in (*stage_folders(run), run / "eval") if (folder / IMAGES).is_file()]
-    if recipe is None or not folders:
+    folders = [
+        folder
+        for folder in (*stage_folders(run), run / "eval")
+        if (folder / IMAGES).is_file() and Manifest.read(folder) is not None
+    ]
+    if not folders:
         return {}
-    from distill.data.source_images import compare_images
+    from distill.data.source_images import command_again, compare_images
 
     found = {}
     for folder in folders:
-        name = folder.name if folder.name == "eval" else f"train {folder.name}"
-        command = "eval" if folder.name == "eval" else f"train --stage {folder.name}"
+        name = f"train {folder.name}" if folder.parent.name == "train" else folder.name
         for source, compared in compare_images(recipe, folder, looked=_LOOKED_IMAGES).items():
-            if compared.changed and Manifest.read(folder) is not None:
+            if compared.changed:
                 found[name] = (
                     f"{len(compared.changed)} of {compared.noted:,} images of [data.{source}] that were looked at "
-                    f"were replaced since, such as {compared.changed[0]}; `distill {command} --fresh` makes it again"
+                    f"were replaced since, such as {compared.changed[0]}; `{command_again(folder)}` makes it again"
                 )
     return found
 
 
-def _set_otherwise(run: Path, recipe: Recipe | None) -> dict[str, str]:
+def _set_otherwise(run: Path, recipe: Recipe) -> dict[str, str]:
     """Stages of filter and train whose settings are not those of the recipe: a later command got a changed one."""
-    if recipe is None:
-        return {}
     found = {}
     if (filtered := Manifest.read(run / "filter")) and (
         other := _other_settings(filtered, "filter", affecting(recipe.filter, "filter"))
