@@ -14,6 +14,7 @@
     ├── TeacherError        a teacher that stopped answering
     ├── StorageError        a disk or an object store refuses a request
     │   └── StoreUnavailable  an object store does not answer now; the request may be sent again
+    ├── RowsLost            a step gives fewer or more results than it read rows
     ├── BusyError           another process works on the same run
     ├── OutOfMemory         the memory of the GPU does not hold one row of the work
     ├── ArmsFailed          arms of an ablation failed; the others are finished
@@ -117,6 +118,10 @@ class StoreUnavailable(StorageError):
     """An object store did not answer, or asked to try again; whether a write was done is not known."""
 
 
+class RowsLost(DistillError):
+    """A step gives fewer or more results than it read rows; what it made is not used."""
+
+
 class BusyError(DistillError):
     """Another process works on the same run directory."""
 
@@ -133,6 +138,17 @@ class CircuitOpen(DistillError):
     """Too many requests failed in a row; the run stopped before wasting more."""
 
     exit_code = 3
+
+
+def require_rows(is_whole: bool, problem: str) -> None:
+    """Raise RowsLost with the problem, unless a step of `filter` has a result for each row."""
+    if not is_whole:
+        raise RowsLost(
+            f"{problem}; nothing was made from the rest",
+            "run the same command again; if it fails again, move the folder filter of the run away and filter again, "
+            "which measures all traces again. If that fails too, it is a fault of distill: please report it with the "
+            "output of `distill check RECIPE`",
+        )
 
 
 def first_line(error: BaseException) -> str:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from distill.artifacts.layout import DECISIONS
 from distill.artifacts.manifest import canonical, fingerprint
+from distill.errors import require_rows
 from distill.machine.thread_map import thread_map
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import Select
@@ -117,7 +118,8 @@ class DecisionUnits:
         decide(self.rules, recipe.filter.select, tables, decided, seed=recipe.seed, threads=1)
         table = pq.read_table(path, columns=["id", "sample_id"])  # like the decisions in the order of the ids
         selected = pq.read_table(decided, columns=["id", "selected"])
-        assert selected["id"].equals(table["id"]), "a trace has no decision"
+        is_whole = selected["id"].equals(table["id"])
+        require_rows(is_whole, f"signals of {unit.partition}: {len(selected):,} decisions for {len(table):,} traces")
         rows = np.flatnonzero(selected["selected"].to_numpy())
         rows = rows[order_of(ids_of(table["sample_id"])[rows])]
         chosen = pa.table({ID: table["id"].take(pa.array(rows)), PLACE: pa.array(np.arange(len(rows)))})

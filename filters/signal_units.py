@@ -23,6 +23,7 @@ from distill.artifacts.files import atomic_path
 from distill.artifacts.integrity import traces_digest
 from distill.artifacts.layout import PLACES, PLAN, SAMPLE_PARTS, SIGNALS
 from distill.artifacts.manifest import canonical, fingerprint
+from distill.errors import require_rows
 from distill.machine.child_process import available_cores
 from distill.machine.thread_map import thread_map
 from distill.object_store.interface import ObjectStore
@@ -220,7 +221,8 @@ class SignalUnits:
             for number, lines in enumerate(copies):
                 rows.append(np.flatnonzero(is_copied & (numbers == number)))
                 ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n")) + 1
-                assert len(ends) == len(rows[-1]), "a copied trace is missing"
+                problem = f"{_COPIES} of {self.units[number].partition}: {len(ends):,} traces of {len(rows[-1]):,}"
+                require_rows(len(ends) == len(rows[-1]), problem)
                 starts.append(size + np.concatenate([[0], ends])[: len(ends)])
                 size += file.write(lines)
         found = np.concatenate(rows)

@@ -17,7 +17,7 @@ from distill.artifacts.files import Output, describe, write_json, write_text
 from distill.artifacts.layout import ARM_DATASETS, DATASET, DECISIONS, HEALTH, REPORT
 from distill.artifacts.manifest import Manifest
 from distill.diagnosis.row_groups import as_fields
-from distill.errors import NothingKept
+from distill.errors import NothingKept, require_rows
 from distill.machine.memory import give_back_memory
 from distill.recipe.recipe import Recipe
 from distill.reports import findings
@@ -113,7 +113,8 @@ class ResultWriter:
                 seed=self.recipe.seed,
                 threads=self.workers.count,
             )
-        assert rows == self.traces.count, "a trace has no decision"
+        count = self.traces.count
+        require_rows(rows == count, f"{self.folder / DECISIONS}: {rows:,} decisions for {count:,} traces")
         give_back_memory()
         if not pc.any(pq.read_table(self.folder / DECISIONS, columns=["selected"])["selected"]).as_py():
             database = self._database()

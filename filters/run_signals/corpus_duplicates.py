@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from distill.artifacts.integrity import digested_path, is_whole
 from distill.artifacts.layout import part_path
-from distill.errors import StaleError
+from distill.errors import StaleError, require_rows
 from filters.matching.near_duplicates import LshIndex as Texts
 from filters.run_signals.shared_keys import Shared
 from filters.signals.base import NOT_APPLICABLE, OK
@@ -121,7 +121,7 @@ def _read_measured(index: PlannedTraces, signals: tuple[Path, ...]) -> _Measured
     words, names, templates = np.empty(len(ids), "S16"), np.empty(len(ids), np.uint64), np.empty(len(ids), np.uint64)
     for path, start, end in zip(signals, starts[:-1], starts[1:], strict=True):
         columns = pq.read_table(path, columns=["words", "names", "template"])
-        assert len(columns) == end - start, "a trace has no signals"
+        require_rows(len(columns) == end - start, f"{path}: signals of {len(columns):,} traces of {end - start:,}")
         rows = by_file[start:end]
         words[rows] = ids_of(columns["words"])
         names[rows] = columns["names"].to_numpy()

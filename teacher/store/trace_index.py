@@ -142,7 +142,7 @@ class TraceIndex:
         """The record of a finished trace."""
         self.before_read()
         entry = self.entry(trace_id)
-        assert entry is not None, f"no trace {trace_id} in {self.folder}"
+        assert entry is not None
         if entry.part not in self._files:
             self._files[entry.part] = part_path(self.folder, entry.part, ".jsonl").open("rb")
         record = record_at(self._files[entry.part], entry.start)

@@ -130,6 +130,25 @@ def test_teacher_and_student_load_heavy_packages_and_one_module_each_loads_obsto
         assert [name for name, path in MODULES.items() if loads.search(path.read_text(encoding="utf-8"))] == [only]
 
 
+def narrows(test: ast.expr) -> bool:
+    """Whether a condition tells mypy a type: `x is (not) None`, isinstance, or several of them."""
+    if isinstance(test, ast.BoolOp):
+        return all(map(narrows, test.values))
+    if isinstance(test, ast.Compare):
+        return isinstance(test.ops[0], ast.Is | ast.IsNot) and ast.unparse(test.comparators[0]) == "None"
+    return isinstance(test, ast.Call) and ast.unparse(test.func) == "isinstance"
+
+
+def test_an_assert_only_tells_mypy_a_type_because_python_o_removes_it() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
+        for path in MODULES.values()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assert) and (node.msg is not None or not narrows(node.test))
+    ]
+    assert not found, "raise an error in its place, such as distill.errors.require_rows"
+
+
 FACES = {"distill", "distill/answers", "distill/data", "distill/recipe"}
 """Packages with public names of their own; every other package file is empty."""
 
