@@ -11,10 +11,11 @@ from distill.artifacts.files import write_text
 from distill.errors import DistillError, InputError
 from distill.local_paths import as_argument
 
-# Ports from 32,768 on are those that Linux gives to outgoing connections: one of them may be taken.
-_LAUNCH = """\
-host=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-exec srun {python} -m torch.distributed.run --nnodes {nodes} --nproc-per-node {processes} --rdzv-backend c10d \\
+# A node's name need not resolve: only Slurm is sure to know the address. Ports from 32,768 on are those that Linux
+# gives to outgoing connections: one of them may be taken.
+_LAUNCH = r"""node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+host=$(scontrol --oneliner show node "$node" | sed -n 's/.* NodeAddr=\([^ ]*\).*/\1/p')
+exec srun {python} -m torch.distributed.run --nnodes {nodes} --nproc-per-node {processes} --rdzv-backend c10d \
     --rdzv-endpoint "$host:$((20000 + SLURM_JOB_ID % 12000))" --rdzv-id "$SLURM_JOB_ID" -m -- {command}{first}
 """
 

@@ -18,11 +18,21 @@ from distill.placement.slurm_jobs import submit_training
 from distill.units.stored_stage import push_stage, stage_counts
 
 _SLURM = {
-    "sbatch": 'cp "$2" "$SUBMITTED"\nSLURM_JOB_ID=$$ sh "$2" > "$SUBMITTED.log" 2>&1 && echo 4712\n',
-    "scontrol": "echo 127.0.0.1\n",
+    "sbatch": """cp "$2" "$SUBMITTED"
+SLURM_JOB_ID=$$ SLURM_JOB_NODELIST='cot-node[1-2]' sh "$2" > "$SUBMITTED.log" 2>&1 && echo 4712
+""",
+    "scontrol": """case "$*" in
+"show hostnames cot-node[1-2]") printf 'cot-node1\\ncot-node2\\n' ;;
+"--oneliner show node cot-node1") echo 'NodeName=cot-node1 Gres=(null) NodeAddr=127.0.0.1 NodeHostName=h Port=9' ;;
+*) echo "Invalid argument: $*" >&2; exit 1 ;;
+esac
+""",
     "srun": '"$@" & first=$!\n"$@" & second=$!\nwait $first && wait $second\n',
 }
-"""Programs that run the commands of a job on two machines that are this one, in the place of Slurm's."""
+"""Programs that run the commands of a job on two machines that are this one, in the place of Slurm's.
+
+`scontrol` prints what that of Slurm 22.05 prints; no resolver knows the names of the nodes.
+"""
 
 
 @pytest.mark.slow
