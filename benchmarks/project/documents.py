@@ -6,8 +6,8 @@ the layers of docs/architecture.md from the contracts in pyproject.toml.
     python benchmarks/project/documents.py --pocket runs/pocket/run        # after distill ablate of recipe pocket
     python benchmarks/project/documents.py                                 # write again from docs/results/
 
-The measured results are in docs/results/: results and page of the studies, metrics of the demo, results of the pocket
-world. A test compares the documents with them (tests/structure/test_documents.py).
+The measured results are in docs/results/: results and page of the studies, metrics of the demo, results of the recipe
+pocket. A test compares the documents with them (tests/structure/test_documents.py).
 Takes 2 s (two shared cores).
 """
 
@@ -75,18 +75,19 @@ def _introduction(results: Mapping[str, Any], facts: Mapping[str, Any], recipe: 
     versions = ", ".join([facts["python"], *(f"{name} {version}" for name, version in facts["versions"].items())])
     return f"""# Results
 
-Which parts of the method help, and on what? Six studies on the [tiny world](../recipes/tiny/README.md) measure it.
+Six studies on the data set [tiny](../recipes/tiny/README.md) measure which parts of the method help.
 Each arm is the same recipe with one thing changed. `python benchmarks/project/documents.py` writes this page from
 the files of the runs: [results](results/studies.json), [page with curves and gallery](results/tiny-studies.html).
 
 - **Arms**: {arms}. Each is trained with {seeds}, and answers the same {n:,} held-out questions.
 - **Intervals** are 95 % intervals over questions and training seeds, paired by both
   (`distill/stats/paired_effects.py`). The tables also give the difference of every seed.
-- **Verdicts**: a claim *holds* or *does not hold* if its p-value is under 0.05 after Holm's correction for the
+- **Verdicts**: a claim *holds* or *does not hold* if its p-value is below 0.05 after Holm's correction for the
   {claims} claims, and is *undecided* otherwise.
-- **Reach**: this is a toy world of three domains, with a student of 1.2 M parameters. The teachers sample at
-  temperature {temperature:g} so that they make errors ({correct:,} of {complete:,} complete traces are correct). The
-  studies show how the method behaves where everything can be checked. They do not show what your data will give. The
+- **Limits**: this is a small synthetic data set of three domains, with a student of 1.2 M parameters. The teachers
+  sample at temperature {temperature:g} so that they make errors ({correct:,} of {complete:,} complete traces are
+  correct). The
+  studies show how the method behaves where every answer can be checked. They do not predict results on your data. The
   stage under study, `{studied.name}`, has {facts["steps"]} steps, which keeps the studies short: the reference
   reaches {percent(reference)} %, the demo's student {percent(demo)} %.
 {_state(facts, recipe)}- **Made with** {versions}, without a GPU. The
@@ -97,14 +98,14 @@ directory, and resume; `--study NAME` runs one of them."""
 
 
 def _seeds(results: Mapping[str, Any], planned: int) -> str:
-    """With how many seeds an arm was trained."""
+    """The number of seeds of the arms, in words."""
     counts = sorted({len(arm["seeds"]) for arm in results["arms"].values()})
     done = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
     return f"{done} seeds" if counts == [planned] else f"{done} of {planned} planned seeds"
 
 
 def _is_earlier(facts: Mapping[str, Any], recipe: Recipe) -> bool:
-    """Whether the recipe of today asks for other runs than those measured."""
+    """Whether the present recipe asks for other runs than the measured ones."""
     return (facts["steps"], facts["seeds_planned"]) != (recipe.stages[-1].max_steps, len(recipe.ablate.seeds))
 
 
@@ -183,7 +184,7 @@ def _arms(study: Mapping[str, Any], results: Mapping[str, Any]) -> str:
                 *([f"{cost.get('trace_tokens', 0) / 1e6:.2f}"] if exposed else []),
             ]
         )
-    head = ["arm", "what it is", "accuracy %", f"points over `{study['reference']}`", " / ".join(domains)]
+    head = ["arm", "definition", "accuracy %", f"points over `{study['reference']}`", " / ".join(domains)]
     head += ["without image %", "hallucination %", "rationale tokens", "traces", "M tokens trained"]
     head += ["of traces"] if exposed else []
     return table(head, rows)
@@ -220,19 +221,19 @@ def _ranks(ranks: Mapping[str, Any]) -> str:
 
 def _demo() -> str:
     return (
-        f"## The demo\n\n`make demo`, seed 0:\n\n```\n{evaluation(DEMO)}\n```\n\n## The pocket world\n\n{_pocket()}"
+        f"## The demo\n\n`make demo`, seed 0:\n\n```\n{evaluation(DEMO)}\n```\n\n## The recipe pocket\n\n{_pocket()}"
     )
 
 
 def _pocket() -> str:
-    """The pocket world's section of docs/results.md."""
+    """The section of docs/results.md about the recipe pocket."""
     results = json.loads(POCKET.read_text(encoding="utf-8"))
     (study,) = results["studies"].values()
     return f"{_pocket_summary('..')}\n\n{_arms(study, results)}"
 
 
 def _pocket_summary(root: str) -> str:
-    """What the trainings of the pocket world gave, links starting from the folder of the document."""
+    """A summary of the trainings of the recipe pocket; `root`: the path from the document to the repository."""
     arms, effect, seeds = _pocket_results()
     facts = json.loads(FACTS.read_text(encoding="utf-8"))["pocket"]
     low, high = effect["ci95"]
@@ -248,7 +249,7 @@ After {facts["steps"]} steps of {facts["batch"]} rows, {trained} % of {n} held-o
 
 
 def _pocket_results() -> tuple[dict[str, Any], dict[str, Any], str]:
-    """The arms of the pocket world, the effect of rationales, and how many trainings of each arm that is."""
+    """The arms of the recipe pocket, the effect of rationales, and the trainings of each arm in words."""
     results = json.loads(POCKET.read_text(encoding="utf-8"))
     (study,) = results["studies"].values()
     seeds = results["seeds"]
@@ -257,7 +258,7 @@ def _pocket_results() -> tuple[dict[str, Any], dict[str, Any], str]:
 
 
 def recipes() -> str:
-    """recipes/README.md with the result of the pocket world."""
+    """recipes/README.md with the result of the recipe pocket."""
     text = RECIPES.read_text(encoding="utf-8")
     arms, effect, seeds = _pocket_results()
     result = f"{percent(arms['distilled']['accuracy'])} %, answers only {percent(arms['answers_only']['accuracy'])}: "
@@ -275,7 +276,7 @@ def readme() -> str:
 
 
 def architecture() -> str:
-    """docs/architecture.md with the layers of today."""
+    """docs/architecture.md with the present layers."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     layered = [contract for contract in project["tool"]["importlinter"]["contracts"] if contract["type"] == "layers"]
     blocks = ["\n".join([f"# {each['name']}, highest layer first", *each["layers"]]) for each in layered]
@@ -315,7 +316,7 @@ and {open_} are undecided:
 
 
 def take_over(studies: Path | None, demo: Path | None, seconds: int | None, pocket: Path | None) -> None:
-    """Copy what was measured to docs/results/."""
+    """Copy the measured results to docs/results/."""
     facts = json.loads(FACTS.read_text(encoding="utf-8")) if FACTS.is_file() else {}
     if studies is not None:
         folder = studies / "ablate"
