@@ -234,6 +234,7 @@ def write_traces(folder: Path, run: Path) -> None:
                 "trace_id": f"trace{number}",
                 "rationale": rationale.removeprefix("<think>\n"),
                 "answer": answer,
+                "weight": 1.0,
             }
         )
     dataset = run / "filter" / "dataset" / "train"
