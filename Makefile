@@ -38,13 +38,16 @@ test: $(VENV)/.ready $(VLLM_VENV)/.tried
 test-fast: $(VENV)/.ready
 	$(VENV)/bin/python -m pytest $(BESIDE) -m 'not slow and not timing and not vllm'
 
-# Tests of many machines: every test of object stores again on a real store (Ceph, three packages of Debian; root
-# installs them), and Ray on a cluster of several nodes of this machine. Neither is part of the other set-up.
+# Tests of many machines: every test of object stores again on a real store (Ceph), a real Slurm, and Ray on a cluster of
+# several nodes of this machine. Ceph and Slurm are packages of Debian, which root installs. None of this is part of the
+# other set-up.
 CEPH := ceph-mon ceph-osd radosgw
+SLURM := slurmctld slurmd slurm-client munge
 scale: $(VENV)/.ready
-	dpkg -s $(CEPH) > /dev/null 2>&1 || { apt-get update -qq \
-	  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(CEPH); }
+	dpkg -s $(CEPH) $(SLURM) > /dev/null 2>&1 || { apt-get update -qq \
+	  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(CEPH) $(SLURM); }
 	S3_SERVER=ceph $(VENV)/bin/python -m pytest $$(grep -rl --include='test_*.py' s3_server tests)
+	DISTILL_REAL_SLURM=1 $(VENV)/bin/python -m pytest tests/integration/test_real_slurm.py
 	$(VENV)/bin/python $(INSTALL) --constraint constraints.txt --editable '.[ray]'
 	$(VENV)/bin/python -m pytest tests/distill/placement/test_ray_agents.py tests/integration/test_ray_training.py
 

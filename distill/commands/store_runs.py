@@ -93,6 +93,9 @@ def _submit_agents(recipe: Recipe, verb: str, address: str, overrides: Sequence[
 
 def local_command(recipe: Recipe, verb: str, address: str, overrides: Sequence[str]) -> list[str]:
     """The command of a verb on a run in a store, for a process on any machine that sees the recipe."""
+    open_store(
+        address, config=recipe.store.client_options(), read_only=True
+    )  # refuses here what each job would refuse
     command = ["distill", verb, str(recipe.path.resolve()), "--run", address, "--engine", "local"]
     return [*command, *(part for text in overrides for part in ("--set", text))]
 

@@ -18,8 +18,8 @@ from distill.placement.slurm_jobs import submit_training
 from distill.units.stored_stage import push_stage, stage_counts
 
 _SLURM = {
-    "sbatch": """cp "$2" "$SUBMITTED"
-SLURM_JOB_ID=$$ SLURM_JOB_NODELIST='cot-node[1-2]' sh "$2" > "$SUBMITTED.log" 2>&1 && echo 4712
+    "sbatch": """cat > "$SUBMITTED"
+SLURM_JOB_ID=$$ SLURM_JOB_NODELIST='cot-node[1-2]' sh "$SUBMITTED" > "$SUBMITTED.log" 2>&1 && echo 4712
 """,
     "scontrol": """case "$*" in
 "show hostnames cot-node[1-2]") printf 'cot-node1\\ncot-node2\\n' ;;

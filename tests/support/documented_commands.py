@@ -83,7 +83,7 @@ NEEDS = {
     "distill filter RECIPE --run s3://bucket/run": STORE,
     "distill train RECIPE --run s3://bucket/run": STORE,
     "distill train RECIPE --run s3://bucket/run --engine ray --nodes 4": "a cluster; test_ray_training.py starts one",
-    "distill train RECIPE --run s3://bucket/run --engine slurm --nodes 4": "a Slurm; test_slurm_training.py",
+    "distill train RECIPE --run s3://bucket/run --engine slurm --nodes 4": "a Slurm; test_real_slurm.py starts one",
     "torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:29500 -m -- "
     "distill train RECIPE --run s3://bucket/run": PROCESSES,
     "distill eval RECIPE --run s3://bucket/run": STORE,

@@ -82,7 +82,7 @@ def put_shards(world: World, bucket: ObjectStore) -> None:
 
 def address(world: World) -> str:
     """Of the run of a world in a store that is a folder."""
-    return f"file://{world.folder / 'store'}"
+    return (world.folder / "store").as_uri()
 
 
 def assert_filtered_as_in_a_folder(world: World) -> Manifest:
