@@ -13,10 +13,12 @@ from distill.errors import DistillError, InputError
 from distill.local_paths import as_argument
 
 # A node's name need not resolve: only Slurm is sure to know the address. Ports from 32,768 on are those that Linux
-# gives to outgoing connections: one of them may be taken.
+# gives to outgoing connections: one of them may be taken. After the loss of a node the other processes end with an
+# error: srun waits until Slurm has noticed the loss and queues the job again.
 _LAUNCH = r"""node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 host=$(scontrol --oneliner show node "$node" | sed -n 's/.* NodeAddr=\([^ ]*\).*/\1/p')
-srun {python} -m torch.distributed.run --nnodes {nodes} --nproc-per-node {processes} --rdzv-backend c10d \
+srun --kill-on-bad-exit=0 \
+    {python} -m torch.distributed.run --nnodes {nodes} --nproc-per-node {processes} --rdzv-backend c10d \
     --rdzv-endpoint "$host:$((20000 + SLURM_JOB_ID % 12000))" --rdzv-id "$SLURM_JOB_ID" -m -- {command}{first}"""
 
 # The number of a whole array is also that of one of its elements: an element names itself in two parts. Slurm queues

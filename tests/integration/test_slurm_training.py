@@ -27,7 +27,11 @@ SLURM_JOB_ID=$$ SLURM_JOB_NODELIST='cot-node[1-2]' sh "$SUBMITTED" > "$SUBMITTED
 *) echo "Invalid argument: $*" >&2; exit 1 ;;
 esac
 """,
-    "srun": '"$@" & first=$!\n"$@" & second=$!\nwait $first && wait $second\n',
+    "srun": """[ "$1" = --kill-on-bad-exit=0 ] && shift
+"$@" & first=$!
+"$@" & second=$!
+wait $first && wait $second
+""",
 }
 """Programs that run the commands of a job on two machines that are this one, in the place of Slurm's.
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "sinfo")
-_START_S, _STEP_S = 60.0, 0.1
+_LIMIT_S, _STEP_S = 600.0, 0.1
 _NODE = "SLURM_CLUSTER_NODE"
 """Tells which node a daemon belongs to, with all that it starts for itself."""
 _SETTINGS = """\
@@ -121,13 +121,13 @@ class SlurmCluster:
         text = self.run("scontrol", "--oneliner", "show", "job", job)
         return {word.removeprefix("JobState=") for word in text.split() if word.startswith("JobState=")}
 
-    def wait_for_job(self, job: str, *, limit_s: float = 300.0) -> set[str]:
+    def wait_for_job(self, job: str, *, limit_s: float = _LIMIT_S) -> set[str]:
         """The states of a job or array when it waits and works no more."""
         working = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED"}
         self.wait_until(lambda: not self.state_of_job(job) & working, limit_s=limit_s)
         return self.state_of_job(job)
 
-    def wait_until(self, is_so: Callable[[], bool], *, limit_s: float = _START_S) -> None:
+    def wait_until(self, is_so: Callable[[], bool], *, limit_s: float = _LIMIT_S) -> None:
         ends = time.monotonic() + limit_s
         while not is_so():
             if time.monotonic() > ends:
@@ -139,7 +139,7 @@ class SlurmCluster:
         """What a program of Slurm prints; empty where it fails, for example before the controller answers."""
         environment = os.environ | self.environment
         done = subprocess.run(
-            [_found(command[0]), *command[1:]], env=environment, capture_output=True, text=True, timeout=_START_S
+            [_found(command[0]), *command[1:]], env=environment, capture_output=True, text=True, timeout=_LIMIT_S
         )
         return done.stdout.strip()
 
