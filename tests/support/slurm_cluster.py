@@ -43,6 +43,7 @@ SelectTypeParameters=CR_Core
 SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1
 SlurmdTimeout=10
 KillWait=10
+KillOnBadExit=1
 MinJobAge=3600
 ReturnToService=1
 {nodes}
