@@ -43,7 +43,7 @@ import peer_world
 import plain_loop
 import torch
 import train_world as world
-from trainers import Trainer, TrainingJob, read_losses, trainers
+from trainers import Trainer, TrainingJob, changed_weights, read_losses, trainers
 from watched import Watched, watch
 
 
@@ -51,6 +51,8 @@ from watched import Watched, watch
 class PeerRun:
     spent: Watched
     losses: list[float]
+    changed: list[str]
+    """The weights that training changed."""
 
 
 def main() -> None:
@@ -89,7 +91,9 @@ def main() -> None:
                 spent = watch(
                     call.command, out / "log", {**environment, **call.environment}, lambda read=losses: len(read())
                 )
-                found[trainer.name].append(PeerRun(spent=spent, losses=losses()))
+                found[trainer.name].append(
+                    PeerRun(spent=spent, losses=losses(), changed=changed_weights(student, out))
+                )
                 print(trainer.name, spent, file=sys.stderr, flush=True)
     show_losses(everyone, found, must)
     show_costs(everyone, found)
@@ -115,17 +119,21 @@ def show_losses(
 ) -> None:
     """The largest difference of any step of any round from the loop of plain torch with either labels."""
     print(f"\n### Loss of {len(must[0])} steps against plain torch, largest difference\n")
-    print("| trainer | labels: reply, end token | and the line feed after it | first loss | last loss |")
-    print("|---|---|---|---|---|")
+    labels = "labels: reply, end token | and the line feed after it"
+    print(f"| trainer | {labels} | first loss | last loss | changed weights | below visual |")
+    print(f"|{'---|' * 7}")
     for trainer in everyone:
         if trainer.packed:
             continue
-        runs = [run.losses for run in found[trainer.name]]
+        runs = found[trainer.name]
         apart = [
-            max(abs(one - other) for losses in runs for one, other in zip(losses, plain, strict=True))
+            max(abs(one - other) for run in runs for one, other in zip(run.losses, plain, strict=True))
             for plain in must
         ]
-        print(f"| {trainer.name} | {apart[0]:.1e} | {apart[1]:.1e} | {runs[0][0]:.4f} | {runs[0][-1]:.4f} |")
+        cells = [f"{largest:.1e}" for largest in apart]
+        cells += [f"{runs[0].losses[step]:.4f}" for step in (0, -1)]
+        cells += [f"{len(runs[0].changed)}", f"{sum('visual' in name for name in runs[0].changed)}"]
+        print(f"| {trainer.name} | {' | '.join(cells)} |")
 
 
 def show_costs(everyone: Sequence[Trainer], found: Mapping[str, Sequence[PeerRun]]) -> None:

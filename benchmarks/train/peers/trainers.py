@@ -9,6 +9,7 @@ from pathlib import Path
 
 import peer_world
 import train_world as world
+from safetensors.torch import load_file
 
 LONGEST = 4096
 """No row has as many tokens."""
@@ -208,3 +209,11 @@ def read_losses(tool: str, out: Path) -> list[float]:
     path = out / LOGS[tool]
     whole = path.read_bytes().rpartition(b"\n")[0] if path.is_file() else b""
     return [line["loss"] for line in map(json.loads, whole.splitlines()) if "loss" in line]
+
+
+def changed_weights(student: Path, out: Path) -> list[str]:
+    """The names of the weights that training changed."""
+    before = load_file(student / "model.safetensors")
+    (trained,) = out.rglob("model.safetensors")
+    after = load_file(trained)
+    return [name for name, weight in before.items() if not weight.equal(after[name])]
