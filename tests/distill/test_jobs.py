@@ -37,6 +37,30 @@ def die(on_progress: ProgressCallback) -> None:
     os._exit(9)
 
 
+def kill_self(folder: Path, on_progress: ProgressCallback) -> None:
+    """A job that the system ends because memory is full, once the other one works."""
+    _wait((folder / "working").exists)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def outlive(folder: Path, on_progress: ProgressCallback) -> int:
+    """A job that ends after another process was killed."""
+    (folder / "working").touch()
+    _wait((folder / "killed").exists)
+    return os.getpid()
+
+
+class Unsendable(Exception):
+    """An error that cannot be made again from its arguments, which pickle does."""
+
+    def __init__(self, what: str, where: str) -> None:
+        super().__init__(f"{what} in {where}")
+
+
+def fail_unsendably(on_progress: ProgressCallback) -> None:
+    raise Unsendable("a fault", "a library")
+
+
 def sleep(folder: Path, on_progress: ProgressCallback) -> None:
     (folder / str(os.getpid())).touch()
     time.sleep(600)
@@ -49,7 +73,6 @@ def write_on_signal(folder: Path, on_progress: ProgressCallback) -> None:
     try:
         time.sleep(600)
     finally:
-        # A pool whose other job has died asks a second time.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(0.2)
         (folder / f"saved-{os.getpid()}").touch()
@@ -120,14 +143,39 @@ def test_each_process_has_a_card_of_its_own(tmp_path: Path, monkeypatch: pytest.
         assert sorted(future.result() for _, future in pool.results()) == ["4", "6"]
 
 
-def test_an_error_is_the_job_s_own_and_a_killed_process_is_a_message():
+def test_an_error_is_the_job_s_own_and_so_is_the_end_of_its_process():
     with JobPool(1, lambda _: None) as pool:
-        pool.submit("refused", refuse)
-        ((_, future),) = pool.results()
-        assert isinstance(future.exception(), DataError)
-        pool.submit("killed", die)
-        with pytest.raises(DistillError, match="run the same command again to resume"):
-            list(pool.results())
+        for job in (refuse, die, fail_unsendably):
+            pool.submit(job.__name__, job)
+        ended = {name: future.exception() for name, future in pool.results()}
+    assert isinstance(ended["refuse"], DataError) and "in refuse" in ended["refuse"].__notes__[0]
+    assert isinstance(ended["die"], DistillError) and "ended with exit code 9" in str(ended["die"])
+    assert "Unsendable: a fault in a library" in str(ended["fail_unsendably"])
+
+
+def test_a_killed_job_costs_no_other_job(tmp_path: Path):
+    with JobPool(2, lambda _: None) as pool:
+        pool.submit("killed", kill_self, tmp_path)
+        pool.submit("other", outlive, tmp_path)
+        pool.submit("later", square, 3)
+        ended = {}
+        for name, future in pool.results():
+            ended[name] = future
+            (tmp_path / name).touch()
+    assert [*ended] == ["killed", "other", "later"] or [*ended] == ["killed", "later", "other"]
+    assert ended["later"].result() == 9 and ended["other"].result() > 0
+    problem = ended["killed"].exception()
+    assert isinstance(problem, DistillError)
+    assert "was killed by SIGKILL, most likely by the system because memory was full" in str(problem)
+    assert "run the same command again to resume, with fewer --jobs" in str(problem)
+
+
+def test_each_job_has_a_process_of_its_own(tmp_path: Path):
+    (tmp_path / "killed").touch()
+    with JobPool(1, lambda _: None) as pool:
+        for name in "ab":
+            pool.submit(name, outlive, tmp_path)
+        assert len({future.result() for _, future in pool.results()}) == 2
 
 
 def test_a_job_that_outlasts_the_error_of_another_does_not_keep_the_command(tmp_path: Path):
@@ -135,8 +183,6 @@ def test_a_job_that_outlasts_the_error_of_another_does_not_keep_the_command(tmp_
         pool.submit("long", outlast_signal, tmp_path)
         pool.submit("refused", refuse_when_ready, tmp_path)
         for _, future in pool.results():
-            # The process of the refused job waits for its next one.
-            time.sleep(0.5)
             future.result()
     assert (tmp_path / "ended").exists()
 

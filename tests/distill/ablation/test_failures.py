@@ -1,6 +1,8 @@
 """Arms that fail: the others go on, table, page and log name the failure, and the same command tries it again."""
 
+import os
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +151,22 @@ def test_an_arm_that_does_not_fit_the_memory_of_the_gpu_fails_alone(
     error = torch.OutOfMemoryError("CUDA out of memory")
     assert run_with(here, monkeypatch, {Job("untouched", 0): error}, [0])[-1] == Job("untouched", 0)
     assert "the GPU's memory does not hold this" in results(here)["failed"]["untouched"]
+
+
+def end_one_arm(recipe: Recipe, run: Path, job: Job, *_: object, **__: object) -> None:
+    """What the system does to the process of an arm when memory is full."""
+    if job.arm == "untouched":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_an_arm_whose_process_is_killed_fails_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place(here / "run", "untouched", 0) / "eval").unlink()
+    monkeypatch.setattr(runner, "run_job", end_one_arm)
+    recipe, asked = loading.load(here / "mine.toml"), AskedArms(arms=["untouched", "before"])
+    with pytest.raises(ArmsFailed, match=r"1 training of 3 failed \(untouched, seed 0\)"):
+        ablate(recipe, here / "run", asked, jobs=2)
+    assert "killed by SIGKILL, most likely by the system" in results(here)["failed"]["untouched"]
+    assert {*results(here)["arms"]} == {"distilled", "before"}
 
 
 def test_an_arm_whose_data_cannot_be_read_fails(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
