@@ -17,7 +17,7 @@ from distill.damaged_runs import damage_named
 from distill.errors import InputError, StaleError
 from distill.local_paths import as_argument
 from distill.object_store.interface import ObjectStore
-from distill.object_store.open_store import open_store
+from distill.object_store.open_store import endpoint_named, open_store
 from distill.object_store.recipe_stores import open_run_store
 from distill.python_api import verbs
 from distill.recipe.loading import load
@@ -178,8 +178,9 @@ def _store_status(
     address: str, recipe: str | None, *, as_json: bool, metrics: Path | None
 ) -> tuple[str | dict[str, Any], bool]:
     options = load(recipe).store.client_options() if recipe else None
-    store = open_store(address, config=options, read_only=True)
-    state = read_run_state(store)
+    with endpoint_named(address, options):
+        store = open_store(address, config=options, read_only=True)
+        state = read_run_state(store)
     if metrics is not None:
         write_text(metrics, metrics_text(state, store.address))
     if as_json:
@@ -249,7 +250,8 @@ def pull_run(address: str, folder: Path, recipe: str | None) -> str:
     from distill.reports.html import write_links
 
     options = load(recipe).store.client_options() if recipe else None
-    finished_plan(open_store(address, config=options, read_only=True))  # what is refused leaves no folder
+    with endpoint_named(address, options):  # what is refused leaves no folder
+        finished_plan(open_store(address, config=options, read_only=True))
     store = open_store(address, config=options, read_only=True, patient=True)
     begun = folder / _PULLED_FROM
     if folder.exists() and not folder.is_dir():

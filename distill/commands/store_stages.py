@@ -209,8 +209,14 @@ def _pull_inputs(store: ObjectStore, recipe: Recipe, run: Path, stage: str) -> N
     if any(map(is_traces, recipe.stages)):
         pull_stage(store, "filter", run / "filter")
     if stage == "eval":
+        from student.evaluation.learned_rows import diagnosed_arm
+
         pull_newest(store, "train", run / "train")
-    elif processes.is_main() and any(each.distill is not None or ":" in each.data for each in recipe.stages):
+        asked = diagnosed_arm(recipe)[1]  # the student is asked rows that it learned in this stage
+        needs_traces = asked is not None and ":" in asked.data
+    else:
+        needs_traces = any(each.distill is not None or ":" in each.data for each in recipe.stages)
+    if needs_traces and processes.is_main():
         # Log-probabilities, and the datasets of arms, come from the traces themselves; the main process makes them.
         pull_generate(store, run)
 

@@ -41,7 +41,8 @@ def finish_stage(stage: Callable[..., Any], recipe: Recipe, run: Path, /, *, red
             return stage(recipe, run, fresh=True, **options)
         if "--fresh" not in str(error) or "--redo-stale" in str(error):
             raise
-        raise StaleError(f"{error}\n`distill run --redo-stale` makes every such stage again") from None
+        again = "`distill run --redo-stale` makes every such stage again"
+        raise StaleError(error.problem, "\n".join([*error.args[1:], again])) from None
 
 
 def _train_and_evaluate(recipe: Recipe, run: Path, *, jobs: int, redo_stale: bool) -> list[str]:

@@ -2,14 +2,15 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from distill import packages, redact
-from distill.errors import InputError
+from distill.errors import InputError, StaleError, StorageError
 from distill.local_paths import STORE_SCHEMES, store_problem
 from distill.object_store.interface import ObjectStore
 from distill.object_store.local_store import LocalStore
@@ -61,6 +62,26 @@ def open_store(
         return remote if patient else impatient
     require_commits(impatient)
     return remote
+
+
+@contextmanager
+def endpoint_named(address: str, config: Mapping[str, Any] | None) -> Iterator[None]:
+    """Reads a run in an S3 store that a command finds without its recipe: an error says which endpoint was asked.
+
+    A bucket of the same name at another endpoint is another bucket.
+    """
+    try:
+        yield
+    except (StaleError, StorageError) as error:
+        if not address.startswith("s3://"):
+            raise
+        named = {"store.endpoint of the recipe": (config or {}).get("endpoint")} | {
+            name: os.environ.get(name) for name in _ENDPOINTS
+        }
+        name, asked = next(((name, value) for name, value in named.items() if value), ("", ""))
+        asked = f"{redact.url(asked)} ({name}) was asked" if asked else "Amazon S3 was asked, as no endpoint is set"
+        remedy = f"{asked}; if the run is at another endpoint, give --recipe, or set {_ENDPOINTS[1]}"
+        raise type(error)(str(error), remedy) from error
 
 
 def _require_url(endpoint: str) -> None:

@@ -5,10 +5,13 @@ on where one stands in the other, and it brings the models and servers that a ve
 `teacher`, `filters` and `student` below are the verbs alone, which know nothing of each other.
 """
 
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from distill.artifacts.manifest import Manifest
+from distill.errors import DistillError
 from distill.extensions import load_again
 from distill.planning.compared_sources import evaluation_sources, training_sources
 from distill.python_api.arguments import require_count, require_function, require_recipe, run_folder
@@ -22,7 +25,6 @@ from distill.types import ProgressCallback, unwatched
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from distill.artifacts.manifest import Manifest
     from distill.planning.leakage import Leakage
     from distill.recipe.sections.eval import AnyStudent
     from distill.recipe.sections.stages import Stage
@@ -37,7 +39,7 @@ def generate(
     limit: int | None = None,
     fresh: bool = False,
     on_progress: ProgressCallback = unwatched,
-) -> "Manifest":
+) -> Manifest:
     """Let the teachers answer; raises what `teacher.generate.generate` raises, and DataError where data leaks."""
     run = _checked(recipe, run, on_progress)
     require_count("limit", limit)
@@ -49,7 +51,7 @@ def generate(
 
 def filter(
     recipe: Recipe, run: Path | str, *, fresh: bool = False, on_progress: ProgressCallback = unwatched
-) -> "Manifest":
+) -> Manifest:
     """Filter the traces, with the signals that a model measures; raises what `filters.apply.apply` raises."""
     from filters.tables import fork_server
 
@@ -71,7 +73,7 @@ def train(
     fresh: bool = False,
     jobs: int = 1,
     on_progress: ProgressCallback = unwatched,
-) -> "Manifest":
+) -> Manifest:
     """Train the stages, `jobs` at a time, or one; raises what `student.train.train` raises, and DataError where
     data leaks."""
     from student.distributed import processes
@@ -93,7 +95,7 @@ def evaluate(
     fresh: bool = False,
     jobs: int = 1,
     on_progress: ProgressCallback = unwatched,
-) -> "Manifest":
+) -> Manifest:
     """Ask and compare students, `jobs` at a time; raises what `student.evaluate.evaluate` raises, and DataError
     where data leaks."""
     run = _checked(recipe, run, on_progress)
@@ -139,7 +141,7 @@ def train_compared(
     jobs: int,
     asks: bool = False,
     on_progress: ProgressCallback,
-) -> "Manifest":
+) -> Manifest:
     """`train` after the comparison of data; teachers first score the traces of the stages that ask for it.
 
     `asks`: a process that no stage needs asks students that are trained the questions of the evaluation.
@@ -172,7 +174,7 @@ def _prepare_stage(recipe: Recipe, run: Path, on_progress: ProgressCallback, sta
 
 def generate_compared(
     recipe: Recipe, run: Path, *, limit: int | None, fresh: bool, on_progress: ProgressCallback
-) -> "Manifest":
+) -> Manifest:
     """`generate` after the comparison of data, with the trackers of the recipe."""
     from teacher.generate import generate as ask_teachers
 
@@ -182,7 +184,7 @@ def generate_compared(
 
 def evaluate_compared(
     recipe: Recipe, run: Path, *, fresh: bool, jobs: int = 1, on_progress: ProgressCallback
-) -> "Manifest":
+) -> Manifest:
     """`evaluate_served` with the trackers of the recipe."""
     with tracked(recipe, run, "eval", on_progress) as report:
         return evaluate_served(recipe, run, fresh=fresh, jobs=jobs, on_progress=report)
@@ -190,14 +192,26 @@ def evaluate_compared(
 
 def evaluate_served(
     recipe: Recipe, run: Path, *, fresh: bool = False, jobs: int = 1, on_progress: ProgressCallback
-) -> "Manifest":
+) -> Manifest:
     """`evaluate` after the comparison of data, with engines that serve students."""
     from student.evaluate import evaluate as evaluate_students
 
+    _write_learned_rows(recipe, run)
     serve = partial(_serve, recipe)
     return evaluate_students(
         recipe, run, fresh=fresh, jobs=jobs, on_progress=on_progress, vllm=serve, connect=connect
     )
+
+
+def _write_learned_rows(recipe: Recipe, run: Path) -> None:
+    """Write the dataset that the diagnosed student learned from where it is missing: a store keeps none of an arm."""
+    from filters.dataset.ablation_sets import materialise_stages
+    from student.evaluation.learned_rows import diagnosed_arm
+
+    _, stage = diagnosed_arm(recipe)
+    if stage is not None and Manifest.read(run / "generate") is not None:
+        with suppress(DistillError):  # rows that cannot be made any more are not asked
+            materialise_stages(recipe, run, stage.name)
 
 
 def _serve(recipe: Recipe) -> "Serve":

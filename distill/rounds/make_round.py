@@ -10,7 +10,7 @@ from typing import Any
 
 from distill.artifacts.layout import RECIPE
 from distill.artifacts.manifest import require
-from distill.errors import NothingKept, TooFewRows
+from distill.errors import DistillError, NothingKept, TooFewRows
 from distill.local_paths import as_argument
 from distill.recipe.recipe import Recipe
 from distill.rounds.returned_questions import write_returned
@@ -43,6 +43,21 @@ class RoundMade:
 
 def make_round(recipe: Recipe, run: Path, number: int, steps: RoundSteps) -> RoundMade:
     """Make round `number`, from 1 on, after the pass before it is finished. Finished parts of it are kept."""
+    try:
+        return _make_round(recipe, run, number, steps)
+    except DistillError as error:
+        if not error.has_remedy:
+            raise
+        # The error of a stage names the command of its stage, which works on the first pass.
+        raise type(error)(
+            error.problem,
+            f"this is round {number} in {round_folder(run, number)}; change the settings in the recipe, and "
+            "`distill run --redo-stale` makes each stage again that the change reaches, those of the first pass too; "
+            f"or end with the passes before it: rounds.count = {number - 1}",
+        ) from error
+
+
+def _make_round(recipe: Recipe, run: Path, number: int, steps: RoundSteps) -> RoundMade:
     attempts = [attempt_folder(run, number, attempt) for attempt in range(recipe.rounds.attempts)]
     source = recipe.rounds.questions
     for attempt, folder in enumerate(attempts):

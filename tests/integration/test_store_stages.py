@@ -25,6 +25,7 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from distill.artifacts.journal import read_jsonl
+from distill.artifacts.layout import EVAL_METRICS
 from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.cli import app
 from distill.object_store.interface import ObjectStore
@@ -343,7 +344,7 @@ def test_one_command_does_all_stages_in_a_store_and_nothing_the_second_time(plac
     with stub_server.serve(latency_s=0.0) as url:
         teacher = f'[[teachers]]\nname = "stub"\nmodel = "stub"\nbackend = "vllm"\nbase_url = "{url}"\nsamples = 2\n'
         engine = '[engine]\nscratch = "scratch"\nunit_rows = 16\n[generate]\npatience_s = 2.0\n'
-        stage = worlds.stage("reason", steps=2)
+        stage = worlds.stage("reason", "traces:random", steps=12)
         recipe = worlds.recipe(place, stage, more=f"{EVAL}{engine}{teacher}")
         done = CliRunner().invoke(app, ["run", str(recipe.path), "--run", address, "--engine", "slurm"])
         assert done.exit_code == 2 and "cannot wait for jobs" in done.output
@@ -355,8 +356,10 @@ def test_one_command_does_all_stages_in_a_store_and_nothing_the_second_time(plac
     second = call("run", str(recipe.path), "--run", address)  # the teacher is not there any more
     assert "report:  file://" in second
     status = call("status", address)
-    assert "train: finished; stages 1, steps 2" in status and "eval: finished; arms 1, questions 12" in status
+    assert "train: finished; stages 1, steps 12" in status and "eval: finished; arms 1, questions 12" in status
     told = call("pull", address, str(tmp_path / "pulled"), "--recipe", str(recipe.path))
     assert "trained and evaluated" in told
     assert "reason" in call("status", str(tmp_path / "pulled"))
+    metrics = json.loads((tmp_path / "pulled" / "eval" / EVAL_METRICS).read_text())
+    assert metrics["learned_rows"]["n"] > 0, "rows of the random traces, whose dataset no store holds"
     assert not store.list_objects("claims") and not store.list_objects("agents")

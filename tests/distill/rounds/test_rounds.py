@@ -1,5 +1,6 @@
 """The parts of rounds: the split by image, the verdicts with their guards, the questions that go back."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,9 @@ from typing import Any
 import orjson
 import pytest
 import student_worlds as worlds
+import torch
 from run_fixtures import generate_folder, trace
+from torch.nn import Parameter
 
 from distill.ablation.arms import arm
 from distill.artifacts.files import describe
@@ -15,8 +18,9 @@ from distill.artifacts.journal import write_jsonl
 from distill.artifacts.manifest import Manifest
 from distill.checks.context import CheckContext
 from distill.checks.rounds import check_rounds
+from distill.commands.whole_run import finish_stage
 from distill.data import reader
-from distill.errors import DataError, RecipeError, TooFewRows
+from distill.errors import DataError, DistillError, RecipeError, StaleError, TooFewRows
 from distill.planning.compared_sources import training_sources
 from distill.planning.plan import training_plan
 from distill.planning.redo import compare_recipes
@@ -40,6 +44,7 @@ from distill.rounds.verdicts import (
 from distill.types import Sample
 from filters.apply import apply
 from student.inference.scoring import score_reply
+from student.training.loop.finite_checks import require_finite_weights
 from teacher.messages.prompts import prompt
 
 QUESTIONS = 40
@@ -271,6 +276,36 @@ def test_a_round_whose_few_traces_cannot_train_a_stage_is_the_end_of_the_rounds(
     ended = make_round(made, run, 1, steps)
     assert ended.traces == 3 and ended.returned > 5
     assert ended.ended == "there is no round 1: validation.hold_out = 64 keeps out all 3 rows"
+
+
+@pytest.mark.parametrize("kind", [DistillError, StaleError])
+def test_the_error_of_a_stage_in_a_round_names_no_command_of_the_first_pass(
+    place: Path, kind: type[DistillError]
+) -> None:
+    run = place / "run"
+    made = recipe(place, "[rounds]\ncount = 2\n")
+    answered(place, made, "w", "run/rounds/1/answers")
+    Manifest(stage="train reason", fingerprint="t", fields={}, counts={"steps": 6}).write(run / "train" / "reason")
+
+    def select(_: Recipe, folder: Path) -> None:
+        Manifest(stage="filter", fingerprint="f", fields={}, counts={"selected": 3}).write(folder / "filter")
+
+    def train(recipe: Recipe, _: Path) -> None:
+        if kind is DistillError:
+            require_finite_weights([("head", Parameter(torch.tensor(math.nan)))], 3, recipe.stages[0])
+        raise StaleError("made with other settings", "make it again: `distill train --stage reason --fresh`")
+
+    def finish(recipe: Recipe, folder: Path) -> None:
+        finish_stage(train, recipe, folder, redo_stale=False)
+
+    select(made, run)
+    steps = RoundSteps(ask=lambda *_: None, generate=lambda *_: None, filter_traces=select, train=finish)
+    with pytest.raises(kind) as caught:
+        make_round(made, run, 1, steps)
+    said = str(caught.value)
+    assert ("the weights head contain" in said) == (kind is DistillError) and "distill train" not in said
+    assert f"round 1 in {run}/rounds/1" in said and "`distill run --redo-stale`" in said
+    assert "rounds.count = 0" in said
 
 
 def test_a_round_of_which_the_filter_keeps_nothing_is_the_end_of_the_rounds(place: Path) -> None:
