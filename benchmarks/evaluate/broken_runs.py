@@ -31,7 +31,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
-from broken_cases import blind_1, blind_2, blind_3, blind_4, blind_5, blind_6, blind_7, first
+from broken_cases import blind_1, blind_2, blind_3, blind_4, blind_5, blind_6, blind_7, blind_8, first
 from broken_cases.case import TEACHERS, TINY, Case, Row, table_rows
 from broken_cases.first import QUESTIONS
 from questions import rationale
@@ -56,6 +56,7 @@ SETS: Final = {
     "blind-5": blind_5.CASES,
     "blind-6": blind_6.CASES,
     "blind-7": blind_7.CASES,
+    "blind-8": blind_8.CASES,
 }
 TEST, READINGS, SAMPLES = 60, 90, 2
 
@@ -125,7 +126,7 @@ def make_run(folder: Path, case: Case) -> str:
     pq.write_table(pa.Table.from_pylist(shown), folder / "questions.parquet")
     pq.write_table(pa.Table.from_pylist(case.test(table_rows("test", TEST))), folder / "test.parquet")
     recipe = _recipe(folder, case, folder.parent / "student")
-    # The row that an image comes from describes it, also after a wrong join.
+    # The row that an image comes from describes it, also after a wrong join; a changed image has its own row.
     every = pq.read_table(TINY / "data" / "questions.parquet").to_pylist()
     seen = {row["image"]["bytes"]: row for row in every}
     try:
@@ -133,7 +134,7 @@ def make_run(folder: Path, case: Case) -> str:
             sample.id: (sample, row) for sample, row in zip(reader.samples(recipe, "questions"), shown, strict=True)
         }
         traces = [
-            case.trace(sample, _written(sample, seen[row["image"]["bytes"]], k))
+            case.trace(sample, _written(sample, seen.get(row["image"]["bytes"], row), k))
             for sample, row in samples.values()
             for k in range(recipe.teachers[0].samples)
         ]

@@ -21,14 +21,12 @@ from broken_cases.case import (
     Case,
     Row,
     draw,
-    result_of,
+    misread,
     retold,
     student_copy,
     table_rows,
 )
 from PIL import Image
-from questions import rationale
-from world import Picture, Question
 
 from distill.types import Sample, Trace
 
@@ -143,37 +141,6 @@ def _budget_spent(sample: Sample, written: Trace) -> Trace:
     words = list(re.finditer(r"\S+", written.reasoning))
     end = words[min(BUDGET_WORDS, len(words)) - 1].end()
     return retold(written, written.reasoning[:end])
-
-
-# --- a teacher that misreads, and a tolerance that lets it pass --------------------------------------------------
-
-
-def _misread(sample: Sample, written: Trace) -> Trace:
-    """In four of ten traces one thing in the picture is read wrongly; the steps from there are right."""
-    if draw(written) >= MISREAD_OF_TEN:
-        return written
-    rng = np.random.default_rng(int(written.id[:12], 16))
-    content = {key: value for key, value in sample.meta.items() if key not in ("kind", "terms")}
-    kind, terms = sample.meta["kind"], tuple(sample.meta["terms"])
-    for _ in range(200):
-        seen = _one_thing_else(content, rng)
-        answer = result_of(seen, kind, terms)
-        if answer >= 0 and str(answer) != written.answer:
-            asked = Question(kind=kind, terms=terms, text=sample.question, answer=str(answer))
-            return retold(written, rationale(Picture(domain=sample.domain, content=seen), asked, rng), str(answer))
-    return written
-
-
-def _one_thing_else(content: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-    if "bars" in content:
-        bars = dict(content["bars"])
-        colour = str(rng.choice(list(bars)))
-        return {**content, "bars": {**bars, colour: int(rng.integers(1, 10))}}
-    name, other = ("digits", int(rng.integers(10))) if "digits" in content else ("cells", None)
-    things = list(content[name])
-    place = int(rng.integers(len(things)))
-    things[place] = str(rng.choice(content["cells"])) if other is None else other
-    return {**content, name: things}
 
 
 # --- students ----------------------------------------------------------------------------------------------------
@@ -318,7 +285,7 @@ CASES: Final = {
         cause="filter.answer.relative_tolerance = 5 was meant as 5 percent and is 500 percent: wrong traces pass the "
         "filter as correct, and the evaluation counts nearly every number as right.",
         set={"filter.answer.relative_tolerance": 5.0},
-        trace=_misread,
+        trace=lambda sample, written: misread(sample, written, MISREAD_OF_TEN),
     ),
     "short-rows-first-and-stopped": Case(
         names=("test_group_untrained",),

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow.parquet as pq
+from questions import rationale
+from world import Picture, Question
 
 from distill.types import Sample, Trace
 
@@ -109,3 +112,31 @@ def result_of(content: dict[str, Any], kind: str, terms: tuple[str, ...]) -> int
 def of_all_teachers(key: str, value: Any) -> dict[str, Any]:
     """The same setting for all teachers."""
     return {f"teachers.{name}.{key}": value for name in TEACHERS.values()}
+
+
+def misread(sample: Sample, written: Trace, of_ten: int) -> Trace:
+    """In so many of ten traces one thing in the picture is read wrongly; the steps from there are right."""
+    if draw(written) >= of_ten:
+        return written
+    rng = np.random.default_rng(int(written.id[:12], 16))
+    content = {key: value for key, value in sample.meta.items() if key not in ("kind", "terms")}
+    kind, terms = sample.meta["kind"], tuple(sample.meta["terms"])
+    for _ in range(200):
+        seen = _one_thing_else(content, rng)
+        answer = result_of(seen, kind, terms)
+        if answer >= 0 and str(answer) != written.answer:
+            asked = Question(kind=kind, terms=terms, text=sample.question, answer=str(answer))
+            return retold(written, rationale(Picture(domain=sample.domain, content=seen), asked, rng), str(answer))
+    return written
+
+
+def _one_thing_else(content: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    if "bars" in content:
+        bars = dict(content["bars"])
+        colour = str(rng.choice(list(bars)))
+        return {**content, "bars": {**bars, colour: int(rng.integers(1, 10))}}
+    name, other = ("digits", int(rng.integers(10))) if "digits" in content else ("cells", None)
+    things = list(content[name])
+    place = int(rng.integers(len(things)))
+    things[place] = str(rng.choice(content["cells"])) if other is None else other
+    return {**content, name: things}
