@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from distill.diagnosis.row_features import form, number_of
-from distill.reports.findings import FEWEST, share
+from distill.diagnosis.row_features import form, number_of, words
+from distill.reports.findings import FEWEST, is_above, share
 from distill.stats.intervals import wilson
 
 MOST: Final = 0.5
@@ -37,18 +37,22 @@ class Pair:
     is_right: bool
     groups: Mapping[str, str] = field(default_factory=dict)
     """The groups of its row (distill/diagnosis/row_groups.py)."""
+    question: str = ""
+    text: str = ""
+    """The whole reply."""
 
 
 def relations(pairs: Sequence[Pair], *, is_group: bool = False) -> Iterator[str]:
     """What most wrong pairs have in common, as sentences; the pairs in the order of their rows.
 
-    In a group of rows a step does not count: a student may count one too few of something.
+    A step counts if most of all pairs have it, and not in a group of rows: who reads an image wrongly is often one
+    too high or too low in what it counts.
     """
     wrong = _wrong(pairs)
     golds = [pair.gold for pair in wrong]
     counted = Counter(relation for pair in wrong for relation in _related(pair.answer, pair.gold))
     for relation, count in counted.most_common():
-        low = wilson(count, len(wrong))[0]
+        low = wilson(count, len(pairs if relation.is_step else wrong))[0]
         if low <= relation.least or (is_group and relation.is_step):
             continue
         chance = max(_common(wrong, golds[shift:] + golds[:shift], relation) for shift in (1, 2, 3, 5)) / len(wrong)
@@ -154,24 +158,47 @@ def _contains(text: str, part: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(part)}(?!\w)", text) is not None
 
 
-def shifted(pairs: Sequence[Pair]) -> str:
-    """A sentence where answers equal the gold answers of other rows, always so many rows away; else empty."""
+def shifted(pairs: Sequence[Pair]) -> tuple[str, bool | None] | None:
+    """A sentence where answers equal the gold answers of other rows, always so many rows away; and whether the
+    replies are about their own question or that of the other row, if their words tell it.
+    """
     answers, golds = _columns(pairs)
     equal = sum(map(str.__eq__, answers, golds))
     if len(pairs) < 2 * FEWEST or not answers:
-        return ""
+        return None
     counts = {shift: _equal(answers, golds, shift) for shift in _SHIFTS if abs(shift) < len(pairs) // 2}
     shift = max(counts, key=lambda each: counts[each])
     others = sorted(counts.values())
     chance = others[len(others) // 2] / len(pairs)
     low, high = wilson(counts[shift], len(pairs))[0], wilson(equal, len(pairs))[1]
     if low < max(_ALIGNED, high, chance + BEYOND_CHANCE / 2):
-        return ""
+        return None
+    is_own = is_about_own(pairs, shift)
     rows = f"{abs(shift)} row{'s' if abs(shift) > 1 else ''} {'further on' if shift > 0 else 'before'}"
+    moved = "replies" if is_own is False else "gold answers" if is_own else "gold answers or the replies"
     return (
         f"{share(counts[shift], len(pairs), 'answers')} equal the gold answer of the row {rows}, and "
-        f"{share(equal, len(pairs))} that of their own: the gold answers are shifted against the rows"
+        f"{share(equal, len(pairs))} that of their own: the {moved} belong to other rows",
+        is_own,
     )
+
+
+def is_about_own(pairs: Sequence[Pair], shift: int) -> bool | None:
+    """Whether replies surely share more words with their own question than with that of the row so far away (True),
+    or fewer (False). None: neither is sure, as where replies have no words of questions.
+    """
+    spoken = [frozenset(words(pair.question)) for pair in pairs]
+    counted = Counter(word for each in spoken for word in each)
+    common = {word for word, count in counted.items() if 2 * count > len(pairs)}
+    own = other = 0
+    for place, pair in enumerate(pairs):
+        if 0 <= place + shift < len(pairs):
+            told = frozenset(words(pair.text)) - common
+            here, there = (len(told & spoken[each]) for each in (place, place + shift))
+            own, other = own + (here > there), other + (there > here)
+    if is_above(own, own + other, MOST):
+        return True
+    return False if is_above(other, own + other, MOST) else None
 
 
 def unrelated(pairs: Sequence[Pair]) -> str:
@@ -185,10 +212,10 @@ def unrelated(pairs: Sequence[Pair]) -> str:
     # Answers of another form than the gold answers equal none of them, and their form says why.
     if chance < 0.01 or wilson(equal, len(pairs))[0] > chance or equal > 1.5 * chance * len(pairs) + 3:
         return ""
+    also = "gold answers or images" if is_about_own(pairs, 1) else "gold answers, images or replies"
     return (
         f"{share(equal, len(pairs), 'answers')} equal their gold answers; with the gold answers of other rows it "
-        f"would be {100 * chance:.0f} %: gold answers or images belong to other questions, or the model does not see "
-        "the images"
+        f"would be {100 * chance:.0f} %: {also} belong to other questions, or the model does not see the images"
     )
 
 

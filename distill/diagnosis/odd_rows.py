@@ -14,7 +14,7 @@ from distill.diagnosis.answer_relations import (
     unrelated,
 )
 from distill.diagnosis.row_features import Features, of_answer
-from distill.diagnosis.two_samples import differences
+from distill.diagnosis.two_samples import Difference, differences
 from distill.reports.findings import Certainty, Finding, is_above, share
 
 SAME: Final = 0.5
@@ -69,8 +69,15 @@ def _related(pairs: Sequence[Pair], who: str, golds: str, *, is_group: bool) -> 
             certainty="likely",
             change=_columns(golds),
         )
-    if problem := shifted(pairs):
-        yield Finding(name="gold_shifted", problem=f"Of {who}, {problem}", certainty="likely", change=_columns(golds))
+    if (found := shifted(pairs)) is not None:
+        problem, is_own = found
+        replies = f"what joins the replies of {who} with their questions, such as the order of the lines of a batch"
+        yield Finding(
+            name="gold_shifted" if is_own is not False else "replies_shifted",
+            problem=f"Of {who}, {problem}",
+            certainty="likely",
+            change=_columns(golds) if is_own else replies if is_own is False else f"{_columns(golds)}; or {replies}",
+        )
     elif problem := other_form(pairs):
         yield Finding(
             name="answers_unlike_gold",
@@ -106,8 +113,10 @@ def differing(
     name: str,
     change: str,
     certainty: Certainty = "possible",
+    more: Difference | None = None,
 ) -> Iterator[Finding]:
-    """A finding of the features in which the second group differs most from the first."""
+    """A finding of the features in which the second group differs most from the first, and of one more difference."""
     found = [each.text for each in islice(differences([*first], [*second]), _TOLD)]
+    found += [more.text] if more is not None else []
     if found:
         yield Finding(name=name, problem=begin + "; and in ".join(found), certainty=certainty, change=change)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
-from distill.diagnosis.row_features import Features
+from distill.diagnosis.row_features import Features, words
 from distill.reports.findings import FEWEST
 from distill.stats.intervals import wilson
 
@@ -18,6 +18,10 @@ LARGE: Final = 0.8
 """Least strength of a difference that is reported: an area of 0.9, or 80 points between two shares."""
 NEW: Final = 0.15
 """Share of the second group with a category that the first does not have."""
+PHRASE: Final = 0.5
+"""Points between the shares of texts that have a phrase: texts of one kind come from one draw, so few differ so."""
+_LONGEST: Final = 3
+"""Words of a phrase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,37 @@ def differences(first: Sequence[Features], second: Sequence[Features]) -> list[D
     names = dict.fromkeys(name for row in (*first[:1], *second[:1]) for name in row)
     found = [_difference(name, [row.get(name) for row in first], [row.get(name) for row in second]) for name in names]
     return sorted(filter(None, found), key=lambda each: -each.strength)
+
+
+def of_phrases(feature: str, first: Sequence[str], second: Sequence[str]) -> Difference | None:
+    """The phrase that far more texts of one group have; of equally frequent ones the longest."""
+    if min(len(first), len(second)) < FEWEST:
+        return None
+    before, after = (_phrases(texts) for texts in (first, second))
+    shares = {
+        phrase: (before[phrase] / len(first), after[phrase] / len(second)) for phrase in before.keys() | after.keys()
+    }
+    points = {phrase: abs(usual - share) for phrase, (usual, share) in shares.items()}
+    phrase = max(points, key=lambda each: (round(points[each], 2), each.count(" "), each), default="")
+    if points.get(phrase, 0.0) < PHRASE:
+        return None
+    told = [f"{100 * share:.0f} %" for share in shares[phrase]]
+    return Difference(feature=f"{feature} {phrase!r}", strength=points[phrase], first=told[0], second=told[1])
+
+
+def _phrases(texts: Sequence[str]) -> Counter[str]:
+    """In how many texts each phrase is."""
+    counted: Counter[str] = Counter()
+    for text in texts:
+        spoken = words(text)
+        counted.update(
+            {
+                " ".join(spoken[start : start + length])
+                for length in range(1, _LONGEST + 1)
+                for start in range(len(spoken) - length + 1)
+            }
+        )
+    return counted
 
 
 def _difference(name: str, first: Sequence[Any], second: Sequence[Any]) -> Difference | None:

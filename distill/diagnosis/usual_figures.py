@@ -15,6 +15,7 @@ from distill.types import Sample
 
 ODD_CHARACTERS: Final = re.compile(
     r"\ufffd|Ã[\x80-\xbf©¨¼¶¤]|â€|&(?:nbsp|amp|lt|gt|quot|#\d+);|</?(?:br|p|div|span|b|i|td|tr)\s*/?>|\\u[0-9a-f]{4}"
+    r"|<\|[a-z_]{2,30}\|>|<(?:start|end)_of_turn>|\[/?INST\]"
 )
 _MISSING: Final = frozenset(
     ["nan", "NaN", "NAN", "None", "null", "NULL", "Null", "N/A", "n/a", "#N/A", "<NA>", "NaT", "undefined"]
@@ -26,6 +27,8 @@ _FEW_GOLDS: Final = 5
 _UNSAID: Final = ("yes or no", "a letter")
 """Forms of answers that a rationale need not contain."""
 _CUT: Final = re.compile(r"(?:[,;(–-]|\b(?:and|or|but|the|a|an|of|to|is|are|was|with|in|on|at|that|which))\s*$")
+_FIRST_WORDS: Final = 6
+_CONCLUDING: Final = frozenset(["answer", "result", "conclusion", "option", "therefore"])
 _NO_STOP: Final = re.compile(r"[^\W\d_]\s*$")
 
 
@@ -64,7 +67,7 @@ _OF_QUESTIONS: Final = (
         name="question_characters",
         most=0.05,
         what="questions or gold answers",
-        about="have broken characters or marks of a page, such as � or &nbsp;",
+        about="have broken characters, or marks of a page or of turns, such as �, &nbsp; or <|im_end|>",
         is_odd=lambda row: ODD_CHARACTERS.search(f"{row.question} {row.gold}") is not None,
     ),
     _Share(
@@ -94,9 +97,9 @@ _OF_TRACES: Final = (
     _Share(
         name="rationale_characters",
         most=0.05,
-        what="rationales",
-        about="have broken characters or marks of a page, such as � or &nbsp;",
-        is_odd=lambda row: ODD_CHARACTERS.search(row.rationale) is not None if row.rationale else None,
+        what="replies",
+        about="have broken characters, or marks of a page or of turns, such as �, &nbsp; or <|im_end|>",
+        is_odd=lambda row: ODD_CHARACTERS.search(f"{row.rationale} {row.answer}") is not None,
     ),
     _Share(
         name="rationale_short",
@@ -139,6 +142,13 @@ _OF_TRACES: Final = (
             if row.rationale and 0 < len(row.answer.split()) <= 3 and form(row.answer) not in _UNSAID
             else None
         ),
+    ),
+    _Share(
+        name="rationale_answer_first",
+        most=0.5,
+        what="rationales",
+        about="begin with the answer: what follows explains it, and does not lead to it",
+        is_odd=lambda row: _begins_with_answer(row.rationale, row.answer),
     ),
     _Share(
         name="rationale_is_question",
@@ -230,6 +240,16 @@ def _shares(rows: Sequence[TextRow], figures: Sequence[_Share], change: str) -> 
                 certainty=figure.certainty,
                 change=change,
             )
+
+
+def _begins_with_answer(rationale: str, answer: str) -> bool | None:
+    """Whether the first words are the answer, or conclude with it; None where there are too few words to tell."""
+    told, said = words(rationale), words(answer)
+    if not said or len(told) <= 2 * _FIRST_WORDS or form(answer) in _UNSAID:
+        return None
+    begun = told[:_FIRST_WORDS]
+    places = [place for place in range(len(begun)) if begun[place : place + len(said)] == said]
+    return bool(places) and (places[0] == 0 or bool(_CONCLUDING & {*begun[: places[0]]}))
 
 
 def _is_spaceless(text: str) -> bool:

@@ -5,7 +5,7 @@ dataset have warnings of their own (filters/decisions/dataset_checks.py).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from distill.diagnosis.lost_groups import LostGroup, findings_of, lost_groups
 from distill.recipe.sections.data import ASKED
@@ -30,12 +30,14 @@ _OF_OUTCOME: Final = {
     "empty_answer": "teachers.{teacher}.sampling.stop, or its prompt: the text ends before an answer",
     "repetition": "teachers.{teacher}.sampling: a higher temperature or a repetition penalty, or another model",
 }
-_OWN_FINDING: Final = (
-    *("exact_duplicate", "question_duplicate", "contaminated", "incomplete", "bad_format", "arithmetic_slip"),
-)
+_OWN: Final = {"exact_duplicate", "question_duplicate", "contaminated", "incomplete", "bad_format", "arithmetic_slip"}
 """Default rules that have a more precise finding."""
-_OF_WRONG_ANSWERS: Final = ("gold_or_images", "teachers_weak", "teacher_wrong", "few_traces")
-"""Findings that answers are wrong, which follows where most of them have another form than the gold answers."""
+_WRONG: Final = ("gold_or_images", "teachers_weak", "teacher_wrong", "few_traces")
+_EXPLAINED: Final = {
+    **dict.fromkeys(("answers_unlike_gold", "gold_shifted", "replies_shifted", "images_coarse"), _WRONG),
+    "replies_go_on": ("traces_cut",),
+}
+"""Findings that follow from a likely one: of wrong answers, of replies that reach the limit."""
 
 
 def diagnose(facts: TraceFacts) -> list[Finding]:
@@ -57,9 +59,8 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
     ]
     total, asked = facts.funnel.total, facts.funnel.total["asked"]
     odd = [*_general(facts, faults, lost)]
-    if any(finding.name == "answers_unlike_gold" and finding.certainty == "likely" for finding in odd):
-        faults = [fault for fault in faults if fault.name not in _OF_WRONG_ANSWERS]
-    faults = [*odd, *faults]
+    effects = {name for each in odd if each.certainty != "possible" for name in _EXPLAINED.get(each.name, ())}
+    faults = [*odd, *(fault for fault in faults if fault.name not in effects)]
     good = Finding(
         name="dataset",
         kind="good",
@@ -347,12 +348,7 @@ def _strict_rules(facts: TraceFacts, named: Collection[str]) -> Iterator[Finding
             change="[[teachers]]: another model, or a prompt that asks it to check its steps (`distill view`)",
         )
     for name, count in facts.correct_alone.items():
-        if (
-            rule_step(name) not in named
-            and name in rules
-            and name not in _OWN_FINDING
-            and is_above(count, correct, LOST)
-        ):
+        if rule_step(name) not in named and name in rules and name not in _OWN and is_above(count, correct, LOST):
             yield Finding(
                 name="rule_drops",
                 problem=f"The rule {name} alone drops {share(count, correct, 'correct traces')}",
@@ -391,10 +387,6 @@ def _one_answer(facts: TraceFacts) -> Iterator[Finding]:
         )
 
 
-def _names(teachers: Sequence[tuple[str, Any]]) -> str:
-    return ", ".join(name for name, _ in teachers)
-
-
 def _sum(teachers: Sequence[tuple[str, Mapping[str, int]]], part: str, whole: str, what: str) -> str:
     part_sum, whole_sum = (sum(of[key] for _, of in teachers) for key in (part, whole))
-    return share(part_sum, whole_sum, f"{what} of {_names(teachers)}")
+    return share(part_sum, whole_sum, f"{what} of {', '.join(name for name, _ in teachers)}")

@@ -1,8 +1,10 @@
 """What is odd about traces, for results that no rule of the diagnosis explains: answers against gold answers, kept
 traces against dropped ones, and columns that say nothing."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Final
 
 import duckdb
@@ -13,13 +15,18 @@ from distill.diagnosis.row_features import Features, form, of_question
 from distill.diagnosis.row_groups import MOST_ROWS, groups_of
 from distill.diagnosis.usual_figures import TextRow
 from distill.recipe.sections.data import ASKED
-from distill.reports.findings import FEWEST, Finding, is_above, share
+from distill.reports.findings import FEWEST, Certainty, Finding, is_above, share
 from distill.types import Sample, Trace
 from filters.tables.trace_index import PlannedTraces
 
 LOOKED_AT: Final = MOST_ROWS
 _FEW_TEXTS: Final = 0.03
 _UNSEEN: Final = 0.5
+_IMAGE_TOKENS: Final = 8
+"""An image of fewer tokens shows no more than its colours."""
+_GOING_ON: Final = 0.2
+_START: Final = 0.25
+"""Part of an answer in which it says what it is, before it goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +68,7 @@ def odd_figures(judged: Sequence[JudgedTrace]) -> Iterator[Finding]:
     complete = [each for each in judged if each.trace.outcome == "complete"]
     rows = [_row(each) for each in complete]
     asked = {each.sample.id: row for each, row in zip(complete, rows, strict=True)}
+    yield from _going_on(judged)
     yield from usual_figures.of_questions([*asked.values()], f"data.{ASKED}")
     yield from usual_figures.of_traces(rows, "[[teachers]]: their prompts, or how their text is read")
     yield from odd_rows.of_same_replies(
@@ -73,6 +81,27 @@ def odd_figures(judged: Sequence[JudgedTrace]) -> Iterator[Finding]:
     )
 
 
+def _going_on(judged: Sequence[JudgedTrace]) -> Iterator[Finding]:
+    """Replies that give their answer, and then continue to the token limit."""
+    cut = [each for each in judged if each.trace.outcome.startswith("truncated")]
+    beyond = [each for each in cut if _has_answered(each)]
+    if 2 * len(beyond) > len(cut) and is_above(len(beyond), len(judged), _GOING_ON):
+        names = ", ".join(sorted({each.trace.teacher for each in beyond}))
+        yield Finding(
+            name="replies_go_on",
+            problem=f"{share(len(beyond), len(judged), f'traces of {names}')} give their answer and then continue to "
+            f"the token limit, such as {beyond[0].trace.answer[:60]!r}: the server does not end a turn",
+            change=f"teachers.{beyond[0].trace.teacher}.sampling.stop, or the end tokens in the server's "
+            "generation_config.json and chat template; no larger max_tokens",
+        )
+
+
+def _has_answered(each: JudgedTrace) -> bool:
+    answer = each.trace.answer.casefold()
+    begun = answer[: int(len(answer) * _START)]
+    return any(re.search(rf"(?<!\w){re.escape(gold.casefold())}(?!\w)", begun) for gold in each.sample.answers)
+
+
 def _row(each: JudgedTrace) -> TextRow:
     return replace(TextRow.of_question(each.sample), rationale=each.trace.reasoning, answer=each.trace.answer)
 
@@ -80,7 +109,7 @@ def _row(each: JudgedTrace) -> TextRow:
 def odd_results(judged: Sequence[JudgedTrace]) -> Iterator[Finding]:
     """What is odd about answers, gold answers and dropped traces: of a result that is bad."""
     complete = [each for each in judged if each.trace.outcome == "complete" and each.sample.answers]
-    yield from _no_image_tokens(complete)
+    yield from _image_tokens(complete)
     golds = f"data.{ASKED}"
     groups: dict[tuple[str, ...], list[JudgedTrace]] = {("all teachers",): complete}
     for each in complete:
@@ -103,6 +132,8 @@ def _pair(each: JudgedTrace) -> Pair:
         gold=each.sample.answers[0],
         is_right=each.verdict == "correct",
         groups=groups_of(each.sample, each.trace.teacher),
+        question=each.sample.question,
+        text=each.trace.text,
     )
 
 
@@ -111,18 +142,28 @@ def _place(each: JudgedTrace) -> tuple[str, int]:
     return (image.path, image.row) if image is not None else ("", 0)
 
 
-def _no_image_tokens(complete: Sequence[JudgedTrace]) -> Iterator[Finding]:
-    """Prompts without image tokens for questions with images."""
-    shown = [each.trace.usage for each in complete if each.sample.images]
-    unseen = sum(usage.prompt > 0 and not usage.image for usage in shown)
-    if is_above(unseen, len(shown), _UNSEEN):
-        yield Finding(
-            name="images_unseen",
-            problem=f"{share(unseen, len(shown), 'prompts about images')} have no image tokens: the images do not "
-            "reach the teachers, or their server does not count them",
-            certainty="possible",
-            change="[[teachers]]: images, and the model and server; `distill check` asks a server about a grey image",
-        )
+def _image_tokens(complete: Sequence[JudgedTrace]) -> Iterator[Finding]:
+    """Prompts with no image tokens, or very few, for questions with images."""
+    shown = [each for each in complete if each.sample.images]
+    tokens = [each.trace.usage.image / len(each.sample.images) for each in shown if each.trace.usage.prompt]
+    few = [number for number in tokens if number < _IMAGE_TOKENS]
+    if not is_above(len(few), len(shown), _UNSEEN):
+        return
+    certainty: Certainty
+    if middle := median(few):
+        name, certainty = "images_coarse", "likely"
+        why = f"{middle:.3g} image tokens an image, and {_IMAGE_TOKENS} or more are usual: teachers see small images"
+        change = f"teachers.{shown[0].trace.teacher}.mm_processor_kwargs or its server: a larger max_pixels"
+    else:
+        name, certainty = "images_unseen", "possible"
+        why = "no image tokens: the images do not reach the teachers, or their server does not count them"
+        change = "[[teachers]]: images, and the model and server; `distill check` asks a server about a grey image"
+    yield Finding(
+        name=name,
+        problem=f"{share(len(few), len(shown), 'prompts about images')} have {why}",
+        certainty=certainty,
+        change=change,
+    )
 
 
 def _poor_questions(complete: Sequence[JudgedTrace]) -> Iterator[Finding]:

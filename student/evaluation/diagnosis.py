@@ -7,7 +7,7 @@ student/evaluation/error_breakdown.py says in one sentence what limits a student
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from distill.diagnosis import odd_rows, usual_figures
@@ -40,6 +40,7 @@ COLLAPSED: Final = 0.25
 """Points by which the most frequent answer is more frequent than any gold answer."""
 WIDE: Final = 0.06
 """Width of the interval of a difference above which more questions are worth asking."""
+_OF_EVAL: Final = "unusual eval."
 LONG: Final = 1.5
 """Median rationale over the rationales that were learned."""
 
@@ -81,7 +82,7 @@ def diagnose(facts: StudentFacts) -> list[Finding]:
     sight = [] if of_data else _sight(facts)
     faults = [*of_data, *_form(facts), *_collapse(facts), *sight, *_length(facts)] or [*_worse(facts)]
     found = [*_general(facts, faults), *faults]
-    is_named = any(finding.name.startswith("test_") for finding in found)
+    is_named = any(finding.name.startswith(("test_", _OF_EVAL)) for finding in found)
     learning = [] if is_named else [*_learning(facts, is_bad=bool(faults) or _is_bad(facts))]
     if any(finding.kind == "fault" for finding in (*found, *learning)):
         return [*found, *learning]
@@ -99,7 +100,9 @@ def _learning(facts: StudentFacts, *, is_bad: bool) -> Iterator[Finding]:
     if (stage := _stage(facts)) is None:
         return
     own = facts.learned_replies
-    yield from learning_gap.of_own_rows(facts.arm, stage, own, facts.replies, facts.learned(), is_bad=_is_bad(facts))
+    yield from learning_gap.of_own_rows(
+        facts.arm, stage, own, facts.replies, facts.learned(), test=facts.recipe.eval.data, is_bad=_is_bad(facts)
+    )
     if is_bad:
         yield from learning_gap.of_no_learning(facts.arm, stage, own, facts.replies, facts.tokens_right)
 
@@ -112,7 +115,7 @@ def _general(facts: StudentFacts, faults: Sequence[Finding]) -> Iterator[Finding
     is_bad = bool(faults) or _is_bad(facts)
     test = f"data.{recipe.eval.data}"
     odd = [
-        *unusual_settings.findings_of(_unusual(facts, is_bad=is_bad), is_bad=is_bad),
+        *_odd_settings(facts, is_bad=is_bad),
         *usual_figures.of_questions([*map(TextRow.of_question, facts.asked)], test),
         *odd_replies.equal_arms(facts.arm, facts.replies, facts.others),
         *(
@@ -122,6 +125,13 @@ def _general(facts: StudentFacts, faults: Sequence[Finding]) -> Iterator[Finding
         ),
     ]
     yield from (finding for finding in odd if not explained or finding.certainty != "possible")
+
+
+def _odd_settings(facts: StudentFacts, *, is_bad: bool) -> Iterator[Finding]:
+    """Findings of settings; those of the evaluation are likely where the student answers the rows that it learned."""
+    is_learned = learning_gap.learning(facts.learned_replies, facts.replies) == "own_rows_only"
+    for found in unusual_settings.findings_of(_unusual(facts, is_bad=is_bad), is_bad=is_bad):
+        yield replace(found, certainty="likely") if is_learned and found.name.startswith(_OF_EVAL) else found
 
 
 def _unusual(facts: StudentFacts, *, is_bad: bool) -> list[UnusualValue]:

@@ -62,9 +62,13 @@ def of_own_rows(
     replies: Sequence[Prediction],
     rows: Sequence[TrainingRow],
     *,
+    test: str,
     is_bad: bool,
 ) -> Iterator[Finding]:
-    """What a student does that answers its own rows alone; no fault where the test's result is not bad."""
+    """What a student does that answers its own rows alone; no fault where the test's result is not bad.
+
+    For a test whose questions, answers and images each look like those of the rows.
+    """
     if learning(learned, replies) != "own_rows_only":
         return
     own = [row for row in rows if row.source == stage.data]
@@ -74,6 +78,12 @@ def of_own_rows(
     if asked < _MANY_ROWS:
         why = f"it has learned its {asked:,} questions{of_images} by heart"
         change = f"data.questions: more different questions and images, or fewer passes in stages.{stage.name}"
+    elif 2 * _right(replies) * len(learned) < _right(learned) * len(replies):
+        why = (
+            "it has learned, and questions, answers and images of the test each look like those that it learned, so "
+            "they may not belong together"
+        )
+        change = f"data.{test}: its columns of image, question and answer; look at some rows with `distill view`"
     else:
         why = "it has learned, and what it learned does not carry over to the test"
         change = "data.questions or the test: both need the same kinds of questions, answers and images"

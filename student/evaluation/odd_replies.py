@@ -20,6 +20,8 @@ from distill.diagnosis.row_features import (
     vocabulary,
 )
 from distill.diagnosis.row_groups import groups_of
+from distill.diagnosis.two_samples import of_phrases
+from distill.rationale import NO_THINK
 from distill.recipe.recipe import Recipe
 from distill.reports.findings import Finding, share
 from distill.types import ImageRef, Sample
@@ -46,7 +48,9 @@ def find(
     How the test differs from what was learned explains a student that answers its own rows, and none that does not.
     """
     test, learning = f"data.{recipe.eval.data}", learning_of(own_replies, replies)
-    yield from odd_rows.of_answers(pairs_of(replies, asked), arm, test)
+    for finding in odd_rows.of_answers(pairs_of(replies, asked), arm, test):
+        if finding.name != "gold_unrelated" or learning != "not_learned":
+            yield finding
     yield from odd_rows.of_same_replies(
         [(reply.get("question", ""), reply["gold"][0], reply.get("text", "")) for reply in replies if reply["gold"]],
         arm,
@@ -84,6 +88,8 @@ def pairs_of(replies: Sequence[Prediction], asked: Sequence[Sample]) -> list[Pai
             gold=reply["gold"][0],
             is_right=reply["verdict"] == "correct",
             groups=groups.get(reply["sample_id"], {}),
+            question=reply.get("question", ""),
+            text=reply.get("text", ""),
         )
         for reply in replies
         if reply["gold"]
@@ -119,12 +125,14 @@ def _test_differs(
     change = (
         f"data.{recipe.eval.data}, or the training rows: both need the same kinds of questions, answers and images"
     )
-    questions = [of_question(each.question, known) for each in asked]
+    texts = [each.question.removesuffix(NO_THINK) for each in asked]  # a setting has its own finding
+    questions = [of_question(text, known) for text in texts]
     groups = (
         ([of_question(row.question, known) for row in learned[1::2]], questions),
         ([of_answer(answer) for answer in answers], [of_answer(each.answers[0]) for each in asked if each.answers]),
         (_images(recipe, [row.images for row in learned]), _images(recipe, [each.images for each in asked])),
     )
+    phrase = of_phrases("questions with", [row.question for row in learned], texts)
     for name, (first, second) in zip(("question", "answer", "image"), groups, strict=True):
         yield from odd_rows.differing(
             first,
@@ -132,7 +140,8 @@ def _test_differs(
             begin,
             name=f"test_{name}_differs",
             change=change,
-            certainty="likely" if own_rows or name == "image" else "possible",
+            certainty="likely" if own_rows or name == "image" or (name == "question" and phrase) else "possible",
+            more=phrase if name == "question" else None,
         )
 
 

@@ -8,7 +8,7 @@ import pytest
 from distill.diagnosis import odd_rows, usual_figures
 from distill.diagnosis.answer_relations import Pair, mapped, relations, same_for_different, shifted, unrelated
 from distill.diagnosis.row_features import form, number_of, of_answer, of_question, of_reply, script, vocabulary
-from distill.diagnosis.two_samples import differences
+from distill.diagnosis.two_samples import differences, of_phrases
 from distill.diagnosis.usual_figures import TextRow
 
 DRAW = random.Random(5)
@@ -151,10 +151,29 @@ def test_gold_answers_of_the_text_alone_are_named() -> None:
 
 
 def test_gold_answers_that_moved_against_their_rows_are_found_with_the_number_of_rows() -> None:
-    assert "gold answer of the row 3 rows before" in shifted(pairs(GOLDS, GOLDS[3:] + GOLDS[:3]))
-    assert shifted(pairs(GOLDS)) == ""
+    told, is_own = shifted(pairs(GOLDS, GOLDS[3:] + GOLDS[:3])) or ("", True)
+    assert "gold answer of the row 3 rows before" in told and is_own is None
+    assert told.endswith("the gold answers or the replies belong to other rows")
+    assert shifted(pairs(GOLDS)) is None
     drawn = [str(DRAW.randrange(20)) for _ in GOLDS]
-    assert shifted(pairs(drawn)) == ""
+    assert shifted(pairs(drawn)) is None
+
+
+@pytest.mark.parametrize(("moved", "name"), [(0, "gold_shifted"), (3, "replies_shifted")])
+def test_the_words_of_replies_tell_whether_they_or_the_gold_answers_moved(moved: int, name: str) -> None:
+    things = [DRAW.choice(("apples", "pears", "plums", "figs", "nuts", "eggs", "cups", "keys")) for _ in GOLDS]
+    rows = [
+        Pair(
+            answer=GOLDS[place - 3],
+            gold=gold,
+            is_right=False,
+            question=f"How many {things[place]} are there?",
+            text=f"I count the {things[place - moved]}.",
+        )
+        for place, gold in enumerate(GOLDS)
+    ]
+    (found,) = odd_rows.related(rows, "a teacher", "data.questions")
+    assert found.name == name and ("data.questions" in found.change) is (moved == 0)
 
 
 def test_answers_that_equal_gold_answers_by_chance_alone_are_unrelated() -> None:
@@ -218,3 +237,37 @@ def test_figures_of_questions_out_of_their_range_are_named(fields: dict[str, str
 )
 def test_figures_of_traces_out_of_their_range_are_named(fields: dict[str, str], name: str) -> None:
     assert [found.name for found in usual_figures.of_traces(rows(**fields), "teachers")] == [name][: len(name)]
+
+
+def test_who_is_often_one_too_low_among_many_right_answers_has_right_gold_answers() -> None:
+    right = pairs(GOLDS[:30], GOLDS[:30])
+    low = [Pair(answer=str(int(gold) - 1), gold=gold, is_right=False) for gold in GOLDS[30:60]]
+    assert list(relations([*right, *low])) == [] and len(list(relations([*low, *low]))) == 1
+
+
+def test_a_phrase_that_the_texts_of_one_group_lack_is_told_in_its_longest_form() -> None:
+    asked = [f"How many {thing} are in picture {number}?" for number in range(20) for thing in ("cats", "dogs")]
+    told = [f"{question} Reference text: {number}" for number, question in enumerate(asked)]
+    found = of_phrases("questions with", [*told, *asked[:10]], asked)
+    assert found is not None and found.text == "questions with 'reference text': 0 % against 80 %"
+    assert of_phrases("questions with", asked, asked[10:30]) is None
+    assert of_phrases("questions with", told, asked[:19]) is None
+
+
+@pytest.mark.parametrize(
+    ("begin", "is_named"),
+    [
+        ("The answer is {gold}. ", True),
+        ("{gold}. ", True),
+        ("The rows show {gold} and more. ", False),
+        ("", False),
+    ],
+)
+def test_rationales_that_begin_with_the_answer_are_named(begin: str, is_named: bool) -> None:
+    seen = "In the first row there are some apples, and in the second row all of the others."
+    rows = [
+        TextRow(question="How many?", gold=gold, images=(), rationale=f"{begin.format(gold=gold)}{seen}", answer=gold)
+        for gold in GOLDS
+    ]
+    names = [found.name for found in usual_figures.of_traces(rows, "prompt")]
+    assert ("rationale_answer_first" in names) is is_named

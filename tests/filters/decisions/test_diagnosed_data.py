@@ -6,8 +6,8 @@ from pathlib import Path
 import orjson
 import pytest
 import run_fixtures
-from diagnosed_runs import SETTINGS, Asked, diagnosed
-from run_fixtures import sample
+from diagnosed_runs import SETTINGS, Asked, diagnosed, wrong
+from run_fixtures import picture, sample
 
 from distill.data.sample_files import write_samples
 from distill.types import ImageRef, Sample, Trace
@@ -164,3 +164,36 @@ def test_questions_of_one_domain_that_have_no_trace_are_named(tmp_path: Path) ->
     apply(run_fixtures.recipe(tmp_path, SETTINGS), tmp_path / "run")
     (finding,) = orjson.loads((tmp_path / "run/filter/health.json").read_bytes())["diagnosis"]
     assert finding["name"] == "rows_lost" and "Generate loses rows of the domain 'charts'" in finding["problem"]
+
+
+def test_replies_that_go_on_after_their_answer_need_a_stop_and_no_larger_limit(tmp_path: Path) -> None:
+    def on(_: Sample, written: Trace) -> Trace:
+        answer = written.answer + "<|im_end|>\n<|im_start|>user\nSure?<|im_end|>\n<|im_start|>assistant\nI am.<|im"
+        return (
+            replace(written, answer=answer, outcome="truncated_answer", finish_reason="length")
+            if written.k
+            else written
+        )
+
+    def long(_: Sample, written: Trace) -> Trace:
+        answer = f"The picture shows rows of dots, which are counted one after the other: {written.answer}, and the"
+        return replace(written, answer=answer, outcome="truncated_answer") if written.k else written
+
+    (found,) = diagnosed(tmp_path / "on", on)
+    assert found["name"] == "replies_go_on" and "60 of 120 traces of brief, structured (50 %)" in found["problem"]
+    assert found["change"].startswith("teachers.") and ".sampling.stop" in found["change"]
+    assert diagnosed(tmp_path / "long", long)[0]["name"] == "traces_cut"
+
+
+@pytest.mark.parametrize(("tokens", "name"), [(1, "images_coarse"), (0, "images_unseen"), (64, "")])
+def test_prompts_with_few_image_tokens_explain_wrong_answers(tmp_path: Path, tokens: int, name: str) -> None:
+    def shown(asked: list[Sample]) -> list[Sample]:
+        return [replace(one, images=(picture(tmp_path, n),)) for n, one in enumerate(asked)]
+
+    def often_wrong(_: Sample, written: Trace) -> Trace:
+        told = replace(written, usage=replace(written.usage, image=tokens))
+        return wrong(told, str(int(written.answer) + 1 + written.k)) if int(written.id[:2], 16) % 3 else told
+
+    found = {each["name"]: each for each in diagnosed(tmp_path, often_wrong, asked=shown)}
+    assert (name in found) if name else not {"images_coarse", "images_unseen"} & found.keys()
+    assert name != "images_coarse" or found[name]["certainty"] == "likely"
