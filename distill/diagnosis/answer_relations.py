@@ -175,7 +175,7 @@ def shifted(pairs: Sequence[Pair]) -> tuple[str, bool | None] | None:
         return None
     is_own = is_about_own(pairs, shift)
     rows = f"{abs(shift)} row{'s' if abs(shift) > 1 else ''} {'further on' if shift > 0 else 'before'}"
-    moved = "replies" if is_own is False else "gold answers" if is_own else "gold answers or the replies"
+    moved = {True: "gold answers or images", False: "replies", None: "gold answers, images or replies"}[is_own]
     return (
         f"{share(counts[shift], len(pairs), 'answers')} equal the gold answer of the row {rows}, and "
         f"{share(equal, len(pairs))} that of their own: the {moved} belong to other rows",

@@ -147,7 +147,7 @@ _OF_TRACES: Final = (
         name="rationale_answer_first",
         most=0.5,
         what="rationales",
-        about="begin with the answer: what follows explains it, and does not lead to it",
+        about="begin with the answer and explain it afterwards: the student learns to guess first",
         is_odd=lambda row: _begins_with_answer(row.rationale, row.answer),
     ),
     _Share(

@@ -32,9 +32,10 @@ _OF_OUTCOME: Final = {
 }
 _OWN: Final = {"exact_duplicate", "question_duplicate", "contaminated", "incomplete", "bad_format", "arithmetic_slip"}
 """Default rules that have a more precise finding."""
-_WRONG: Final = ("gold_or_images", "teachers_weak", "teacher_wrong", "few_traces")
+_WRONG: Final = ("teachers_weak", "teacher_wrong", "few_traces")
 _EXPLAINED: Final = {
-    **dict.fromkeys(("answers_unlike_gold", "gold_shifted", "replies_shifted", "images_coarse"), _WRONG),
+    **dict.fromkeys(("gold_shifted", "replies_shifted", "images_coarse"), _WRONG),
+    "answers_unlike_gold": (*_WRONG, "gold_or_images"),
     "replies_go_on": ("traces_cut",),
 }
 """Findings that follow from a likely one: of wrong answers, of replies that reach the limit."""

@@ -301,6 +301,8 @@ def _sight(facts: StudentFacts) -> Iterator[Finding]:
     gain = unseen.get("gain")
     if not gain or unseen["n"] < 2 * FEWEST or unseen["accuracy"] > 1 - LOOK:  # such questions need no image
         return
+    if learning_gap.learning(facts.learned_replies, facts.replies) == "own_rows_only":
+        return  # what it answers of its own rows, it sees
     right = unseen["n"] * (2 * unseen["accuracy"] + gain["delta"])  # with and without images, together
     sure = gain["ci95"][1] < LOOK and right >= FEWEST  # a student that is never right does not show what it sees
     if sure or (gain["delta"] < LOOK and gain["ci95"][0] <= 0 and facts.metrics["ci95"][1] < WEAK):

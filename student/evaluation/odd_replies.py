@@ -49,7 +49,7 @@ def find(
     """
     test, learning = f"data.{recipe.eval.data}", learning_of(own_replies, replies)
     for finding in odd_rows.of_answers(pairs_of(replies, asked), arm, test):
-        if finding.name != "gold_unrelated" or learning != "not_learned":
+        if finding.name != "gold_unrelated" or learning != "not_learned":  # own rows have their gold answers
             yield finding
     yield from odd_rows.of_same_replies(
         [(reply.get("question", ""), reply["gold"][0], reply.get("text", "")) for reply in replies if reply["gold"]],

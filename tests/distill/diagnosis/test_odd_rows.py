@@ -153,7 +153,7 @@ def test_gold_answers_of_the_text_alone_are_named() -> None:
 def test_gold_answers_that_moved_against_their_rows_are_found_with_the_number_of_rows() -> None:
     told, is_own = shifted(pairs(GOLDS, GOLDS[3:] + GOLDS[:3])) or ("", True)
     assert "gold answer of the row 3 rows before" in told and is_own is None
-    assert told.endswith("the gold answers or the replies belong to other rows")
+    assert told.endswith("the gold answers, images or replies belong to other rows")
     assert shifted(pairs(GOLDS)) is None
     drawn = [str(DRAW.randrange(20)) for _ in GOLDS]
     assert shifted(pairs(drawn)) is None

@@ -67,7 +67,7 @@ def rows(count: int) -> list[TrainingRow]:
 def explained(folder: Path, of_test: list[Any], of_own: list[Any], **more: Any) -> dict[str, Any]:
     (folder / "recipe.toml").write_text(RECIPE, encoding="utf-8")
     right = sum(each["verdict"] == "correct" for each in of_test) / len(of_test)
-    metrics = {"accuracy": right, "ci95": [right - 0.15, right + 0.15], "stage": "reason"}
+    metrics = {"accuracy": right, "ci95": [right - 0.15, right + 0.15], "stage": "reason"} | more.pop("metrics", {})
     values = {"deltas": {}, "learned_tokens": 20.0, "learned": lambda: rows(30)} | more
     facts = StudentFacts(
         recipe=load(folder / "recipe.toml"),
@@ -109,6 +109,10 @@ def test_a_student_that_answers_its_own_rows_alone_has_learned_them_by_heart(tmp
     assert "may not belong together" in many.problem and many.change.startswith("data.test: its columns of image")
     half = explained(tmp_path, replies(20), replies(40), learned=lambda: rows(400))["own_rows_only"]
     assert "does not carry over" in half.problem
+    unseen = {"n": 40, "accuracy": 0.13, "gain": {"delta": 0.02, "ci95": [-0.1, 0.14]}}
+    metrics = {"without_image": unseen}
+    assert "blind" not in explained(tmp_path, replies(6), replies(39), metrics=metrics)
+    assert "blind" in explained(tmp_path, replies(6), replies(6), metrics=metrics)
 
 
 def test_a_student_that_does_not_answer_its_own_rows_has_not_learned(tmp_path: Path) -> None:
