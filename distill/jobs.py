@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from multiprocessing import active_children, get_context, parent_process
+from multiprocessing import active_children, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
@@ -56,7 +56,7 @@ class JobPool:
 
     def __init__(self, processes: int, on_progress: ProgressCallback) -> None:
         self._on_progress = on_progress
-        self._context = get_context("spawn")
+        self._context = child_process.spawn_context()
         self._waiting: deque[tuple[Hashable, bytes]] = deque()
         self._running: list[_Running] = []
         self._free = deque(range(processes))

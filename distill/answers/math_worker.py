@@ -3,7 +3,7 @@
 SymPy may run for hours on a hostile expression and cannot be interrupted from a thread, so math-verify lives in a
 worker process: started on the first question, gone when its parent is. A question that takes too much processor time
 ends the worker and leaves the answer undecided; an unreadable expression is no vote. Time by the clock decides
-nothing: a busy machine gives the same verdicts.
+nothing: a busy machine gives the same verdicts. A worker that cannot start is an error, and no verdict.
 """
 
 import atexit
@@ -22,15 +22,20 @@ from typing import IO, Any, Final
 import orjson
 
 from distill.answers.compare_result import CompareResult, correct, undecided, wrong
+from distill.errors import DistillError
 
-START_TIMEOUT_S: Final = 60.0
-"""For importing SymPy in a fresh worker, which takes seconds on a busy machine."""
 VOTE_TIMEOUT_S: Final = 3.0
 """Limit of processor time for one question."""
 _STOPPED_AFTER_S: Final = 300.0
 """Limit by the clock: a worker without an answer after this time is stopped or gets no processor."""
 _MEMORY_BYTES: Final = 2 << 30
 _LOOK_S: Final = 0.1
+_PROGRAM: Final = "import sys; sys.path[:] = {path}; from distill.answers.math_worker import main; main()"
+"""It finds the modules that this process finds, and none in the working folder, such as a user's `random.py`."""
+_NOT_STARTED: Final = (
+    "answers with mathematics cannot be compared: {python} does not start the process for it ({why}); what was "
+    "written before stays valid: remove the cause (a limit of memory or processes?), then run the same command again"
+)
 
 
 def vote_on_expressions(prediction: str, gold: str, *, timeout_s: float = VOTE_TIMEOUT_S) -> CompareResult | None:
@@ -87,8 +92,7 @@ class _Worker:
 
     def _reply(self, question: bytes, timeout_s: float) -> bytes | None:
         process = self._started()
-        if process is None or process.stdin is None:
-            return None
+        assert process.stdin is not None
         try:
             process.stdin.write(question)
             process.stdin.flush()
@@ -96,19 +100,25 @@ class _Worker:
             return None
         return self._line(timeout_s)
 
-    def _started(self) -> "subprocess.Popen[bytes] | None":
+    def _started(self) -> "subprocess.Popen[bytes]":
         if self._process is not None and self._process.poll() is None:
             return self._process
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "distill.answers.math_worker"],
+            [sys.executable, "-P", "-c", _PROGRAM.format(path=ascii(sys.path))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
         )
         self._lines = queue.SimpleQueue()
         # In a thread, because Windows waits for no pipe with a time limit.
         threading.Thread(target=_listen, args=(self._process.stdout, self._lines), daemon=True).start()
-        return None if self._line(START_TIMEOUT_S) is None else self._process
+        if self._line(_STOPPED_AFTER_S) is None:
+            self._process.kill()
+            assert self._process.stderr is not None
+            said = self._process.stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
+            why = said or f"exit code {self._process.wait()}"
+            raise DistillError(_NOT_STARTED.format(python=sys.executable, why=why))
+        return self._process
 
     def _line(self, timeout_s: float) -> bytes | None:
         """One line of the worker's output, or None when it is late or gone."""
@@ -123,9 +133,9 @@ class _Worker:
             return
         process.kill()
         process.wait()
-        if process.stdin is not None:
+        for pipe in filter(None, (process.stdin, process.stderr)):
             with suppress(OSError):  # a question may be left in it
-                process.stdin.close()
+                pipe.close()
 
 
 def _listen(pipe: IO[bytes], lines: "queue.SimpleQueue[bytes]") -> None:
@@ -148,6 +158,7 @@ def main() -> None:
     limit_time = _limits()
     from math_verify import parse, verify
 
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # nothing reads it after the start
     out = sys.stdout.buffer
     out.write(b'"ready"\n')
     out.flush()
@@ -170,7 +181,9 @@ def _limits() -> Callable[[float], object]:
     import resource
     import signal
 
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    limit = _MEMORY_BYTES if most == resource.RLIM_INFINITY else min(most, _MEMORY_BYTES)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # it ends the process, also inside of a long calculation in C
     return lambda seconds: signal.setitimer(signal.ITIMER_PROF, seconds)
 

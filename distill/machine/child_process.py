@@ -1,4 +1,4 @@
-"""Child processes: how many there may be, and how they handle signals and the end of their parent.
+"""Child processes: how they start, how many there may be, how they handle signals and the end of their parent.
 
 A child leaves the signals of a terminal to its parent, and ends with it. SIGTERM ends a process as Ctrl-C does.
 """
@@ -6,13 +6,63 @@ A child leaves the signals of a terminal to its parent, and ends with it. SIGTER
 import os
 import signal
 import sys
-from multiprocessing import parent_process
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import parent_process, resource_tracker
 from multiprocessing.connection import wait as wait_for
-from threading import Thread
+from multiprocessing.context import SpawnContext, SpawnProcess
+from threading import Lock, Thread
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 from distill.machine import interrupts
+
+_SAFE_PATH: Final = "PYTHONSAFEPATH"
+_starting: Final = Lock()
+
+
+@contextmanager
+def safe_path() -> Iterator[None]:
+    """A Python that is started in this block runs no file of the working folder, such as a user's `random.py`."""
+    with _starting:
+        before = os.environ.get(_SAFE_PATH)
+        os.environ[_SAFE_PATH] = "1"
+        try:
+            yield
+        finally:
+            _set_safe_path(before)
+
+
+def _set_safe_path(value: str | None) -> None:
+    if value is None:
+        os.environ.pop(_SAFE_PATH, None)
+    else:
+        os.environ[_SAFE_PATH] = value
+
+
+class _SafeProcess(SpawnProcess):
+    """It looks for modules where its parent does, and for those of its start not in the working folder."""
+
+    def start(self) -> None:
+        self._before = os.environ.get(_SAFE_PATH)
+        with safe_path():
+            super().start()
+
+    def run(self) -> None:
+        _set_safe_path(self._before)  # a program that a user's own code starts has the user's environment
+        super().run()
+
+
+class _SafeContext(SpawnContext):
+    Process = _SafeProcess
+
+
+def spawn_context() -> SpawnContext:
+    """How each new process starts that is not forked."""
+    if os.name != "nt":
+        with safe_path():  # the first queue would start it, without
+            resource_tracker.ensure_running()
+    return _SafeContext()
 
 
 def follow_parent() -> None:

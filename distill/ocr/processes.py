@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
-from multiprocessing import get_context
 from typing import Self, TypeVar
 
-from distill.machine.child_process import follow_parent
+from distill.machine.child_process import follow_parent, spawn_context
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -69,4 +68,4 @@ class ReaderProcesses:
 
 
 def _start_pool(count: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=follow_parent)
+    return ProcessPoolExecutor(count, mp_context=spawn_context(), initializer=follow_parent)

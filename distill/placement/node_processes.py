@@ -8,11 +8,11 @@ import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children
 from typing import NamedTuple
 
 from distill.errors import DistillError
-from distill.machine.child_process import follow_parent
+from distill.machine.child_process import follow_parent, spawn_context
 
 GRACE_S = 20.0
 """Seconds that other processes have to end by themselves when one has failed."""
@@ -59,7 +59,7 @@ def run_processes(work: Callable[[], None], ranks: Ranks) -> None:
     When one fails, or an interrupt ends the waiting, the others get SIGTERM. Raises the error of a failed process, a
     DistillError before other errors; ProcessLost where one was killed.
     """
-    pool = ProcessPoolExecutor(ranks.processes, mp_context=get_context("spawn"), initializer=follow_parent)
+    pool = ProcessPoolExecutor(ranks.processes, mp_context=spawn_context(), initializer=follow_parent)
     try:
         futures = [pool.submit(_enter, work, ranks.environment(local)) for local in range(ranks.processes)]
         wait(futures, return_when=FIRST_EXCEPTION)

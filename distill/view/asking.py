@@ -4,7 +4,6 @@ The process returns the memory of the models when it ends, so the server of the 
 needs too much memory does not end it. The process sends plain values.
 """
 
-import multiprocessing
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from distill.commands.ask import ModelReply, ReplyListener
 from distill.commands.ask import ask as ask_models
 from distill.commands.live_replies import HeardText
 from distill.errors import DistillError
+from distill.machine.child_process import spawn_context
 
 _END_S: Final = 5.0
 
@@ -32,7 +32,7 @@ class Asking:
     """
 
     def __init__(self, run: Path, picture: bytes, question: str, kinds: Sequence[str]) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = spawn_context()
         self._folder = TemporaryDirectory()
         image = Path(self._folder.name) / "picture"
         image.write_bytes(picture)

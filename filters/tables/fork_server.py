@@ -4,8 +4,6 @@ It takes a second to be ready, so it is started before its parent loads the same
 heavy.
 """
 
-import os
-import threading
 from contextlib import suppress
 from multiprocessing import get_all_start_methods
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Final
 
 from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.errors import DataError
-from distill.machine.child_process import available_cores
+from distill.machine.child_process import available_cores, safe_path
 
 IS_AVAILABLE: Final = "forkserver" in get_all_start_methods()
 _PRELOADED: Final = [
@@ -28,8 +26,6 @@ _PRELOADED: Final = [
 """Modules of the tasks; the last four only workers need, to measure."""
 _TRACES_A_PROCESS: Final = 2_000
 """A further process costs about a second of processor time, as measuring so many traces does."""
-_SAFE_PATH: Final = "PYTHONSAFEPATH"
-_starting = threading.Lock()
 
 
 def start() -> None:
@@ -41,16 +37,9 @@ def start() -> None:
         return
     from multiprocessing import forkserver
 
-    with _starting:
+    with safe_path():
         forkserver.set_forkserver_preload(_PRELOADED)
-        before = os.environ.get(_SAFE_PATH)
-        os.environ[_SAFE_PATH] = "1"  # or a file `numpy.py` of the working folder would be run
-        try:
-            forkserver.ensure_running()
-        finally:
-            del os.environ[_SAFE_PATH]
-            if before is not None:
-                os.environ[_SAFE_PATH] = before
+        forkserver.ensure_running()
 
 
 def start_early(run: Path, workers: int | None) -> None:

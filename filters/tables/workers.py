@@ -20,7 +20,7 @@ import pyarrow as pa
 from distill import extensions
 from distill.data.arrow import leave_pandas_out
 from distill.errors import DistillError
-from distill.machine.child_process import follow_parent
+from distill.machine.child_process import follow_parent, spawn_context
 from filters.tables import fork_server
 
 Task = TypeVar("Task")
@@ -96,7 +96,7 @@ class Workers:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(
                 self.count,
-                mp_context=get_context("forkserver" if fork_server.IS_AVAILABLE else "spawn"),
+                mp_context=get_context("forkserver") if fork_server.IS_AVAILABLE else spawn_context(),
                 initializer=_start_worker,
                 initargs=(extensions.loaded_code(), dict(os.environ)),
             )
