@@ -5,6 +5,7 @@ Data goes to stdout, progress to stderr. Heavy packages are imported inside the 
 
 import atexit
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -65,9 +66,10 @@ class Commands(TyperGroup):
         except BrokenPipeError:
             raise  # the reader of stdout has seen enough; typer ends the command
         except OSError as error:
-            self._end(ctx, _refused(error))
+            self._end(ctx, _no_room(error) or _refused(error) or _unknown(error))
         except Exception as error:
-            full = gpu_memory.explained(error) if gpu_memory.is_out_of_memory(error) else _no_room(error)
+            is_of_gpu = gpu_memory.is_out_of_memory(error)
+            full = gpu_memory.explained(error) if is_of_gpu else _no_room(error) or _refused(error)
             if full is None:
                 raise
             self._end(ctx, full)
@@ -89,20 +91,28 @@ class Commands(TyperGroup):
 
 def _no_room(error: Exception) -> DistillError | None:
     """What to say of an error that a limit of memory or threads made; None for any other error."""
-    if not isinstance(error, MemoryError) and not any(text in str(error) for text in _NO_ROOM):
+    is_of_system = isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN)
+    if not is_of_system and not isinstance(error, MemoryError) and not any(text in str(error) for text in _NO_ROOM):
         return None
     return DistillError(_NEEDS_ROOM.format(error=first_line(error)))
 
 
-def _refused(error: OSError) -> StorageError:
-    """What the operating system refuses (a disk, a file), with the place in the code that asked for it."""
-    from distill.artifacts.files import TAKEN, storage_remedy, taken
+def _refused(error: Exception) -> StorageError | None:
+    """What a disk refuses, also where a library raises an error of its own for it; None for any other error."""
+    from distill.artifacts.files import TAKEN, refusal, taken
 
-    if error.errno in TAKEN:
+    place = error.filename if isinstance(error, OSError) else None
+    if isinstance(error, OSError) and error.errno in TAKEN:
         return taken(error.filename)
-    if error.filename and (remedy := storage_remedy(error)):
-        text = f"{error.filename}: {error.strerror}; what was written before stays valid: {remedy}"
-        return StorageError(f"{text} and run the same command again")
+    if (refused := refusal(error)) is None:
+        return None
+    what, remedy = refused
+    said = f"{place}: {what}" if place else first_line(error)
+    return StorageError(f"{said}; what was written before stays valid: {remedy} and run the same command again")
+
+
+def _unknown(error: OSError) -> StorageError:
+    """Any other error of the operating system, with the place in the code that asked for it."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return StorageError(
         f"{error} ({type(error).__name__}, {frame.filename}:{frame.lineno}); what was written before stays valid: "

@@ -8,6 +8,7 @@ import errno
 import hashlib
 import os
 import platform
+import re
 import shlex
 import shutil
 import sys
@@ -22,7 +23,7 @@ from typing import IO, Any, Final
 import orjson
 
 from distill import redact
-from distill.errors import BusyError, DataError, StorageError
+from distill.errors import BusyError, DataError, DistillError, StorageError
 from distill.local_paths import refuse_address
 from distill.machine.file_locks import HIDES_LOCKED_BYTES, try_lock
 
@@ -43,11 +44,12 @@ _NO_LINKS: Final = _numbers("EPERM", "EACCES", "EOPNOTSUPP", "ENOTSUP", "ENOSYS"
 """Errors of a file system that gives no file, or not this one, a second name."""
 _NO_SYNC: Final = _numbers("EINVAL", "EOPNOTSUPP", "ENOTSUP", "ENOSYS")
 TAKEN: Final = _numbers("ENOTDIR", "EISDIR", "EEXIST", "ENOTEMPTY")
+_FREE_SPACE: Final = "free space (or inodes: df -i)"
 _REMEDIES: Final = (
     (_numbers("EFBIG"), "raise the limit (ulimit -f)"),
     (_numbers("EMFILE", "ENFILE"), "raise the limit of open files (ulimit -n)"),
     (_numbers("ENAMETOOLONG"), "choose a place with a shorter name"),
-    (_numbers("ENOSPC", "EDQUOT"), "free space (or inodes: df -i)"),
+    (_numbers("ENOSPC", "EDQUOT"), _FREE_SPACE),
     (_numbers("ENOLCK", "ENOSYS", "EOPNOTSUPP", "ENOTSUP"), "choose a place on a file system that has locks"),
     (_numbers("EROFS", "EACCES", "EPERM"), "fix the permissions, or choose a place that can be written,"),
     (
@@ -59,6 +61,12 @@ _REMEDIES: Final = (
     ),
 )
 """What to do about an error of a write, by its number."""
+_STATED: Final = re.compile(r"\(os error (\d+)\)")
+_OF_DISKS: Final = _numbers("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EIO")
+_NO_REASON: Final = re.compile(
+    r"file write failed|PytorchStreamWriter|unexpected pos \d+ vs \d+|iostream error|\d+ requested and \d+ written"
+)
+"""What torch says of a file that it could not finish, and numpy of an array."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,14 +129,14 @@ def storage_errors(path: Path) -> Iterator[None]:
     """Turn a refused write into one plain message; what was written before stays."""
     try:
         yield
-    except OSError as error:
-        if error.errno in TAKEN:
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in TAKEN:
             raise taken(path) from error
-        if not (remedy := storage_remedy(error)):
+        if (refused := refusal(error)) is None:
             raise
+        what, remedy = refused
         raise StorageError(
-            f"{path}: cannot write: {os.strerror(error.errno or 0)}; finished work is intact, "
-            f"{remedy} and run the same command again"
+            f"{path}: cannot write: {what}; finished work is intact, {remedy} and run the same command again"
         ) from error
 
 
@@ -140,9 +148,23 @@ def taken(path: Path | str) -> StorageError:
     )
 
 
-def storage_remedy(error: OSError) -> str:
-    """What to do about an error of a disk or a network drive; empty for any other error."""
-    return next((remedy for numbers, remedy in _REMEDIES if error.errno in numbers), "")
+def refusal(error: Exception) -> tuple[str, str] | None:
+    """What a disk or a network drive refuses, and what to do about it; None for any other error.
+
+    Libraries raise errors of their own kinds: Rust and DuckDB have the system's reason in the text, torch and numpy
+    have none.
+    """
+    if isinstance(error, DistillError):
+        return None
+    number, text = error.errno if isinstance(error, OSError) else None, str(error)
+    if not number and (stated := _STATED.search(text)):
+        number = int(stated[1])
+    if not number:
+        number = next((each for each in _OF_DISKS if os.strerror(each) in text), None)
+    if not number and _NO_REASON.search(text):
+        return "the disk is full, or refuses more", _FREE_SPACE
+    remedy = next((remedy for numbers, remedy in _REMEDIES if number in numbers), "")
+    return (os.strerror(number), remedy) if number and remedy else None
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from distill.artifacts.files import make_folder, storage_errors, storage_remedy, sync
+from distill.artifacts.files import make_folder, refusal, storage_errors, sync
 from distill.errors import StorageError
 from distill.object_store.interface import StoredObject
 
@@ -101,11 +101,11 @@ class LocalStore:
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
                 raise FileNotFoundError(path) from error
-            if not (remedy := storage_remedy(error)):
+            if (refused := refusal(error)) is None:
                 raise
+            what, remedy = refused
             raise StorageError(
-                f"cannot {verb} {path}: {os.strerror(error.errno or 0)}; what is committed stays: {remedy} and run "
-                "the same command again"
+                f"cannot {verb} {path}: {what}; what is committed stays: {remedy} and run the same command again"
             ) from error
 
     def _written(self, key: str, data: bytes | Path) -> Path:

@@ -63,8 +63,8 @@ class RemoteStore:
         options: dict[str, Any] = {
             "config": dict(config or {}),
             "client_options": {
-                "timeout": f"{timeout_s}s",
-                "connect_timeout": f"{min(timeout_s, 10)}s",
+                "timeout": timedelta(seconds=timeout_s),
+                "connect_timeout": timedelta(seconds=min(timeout_s, 10)),
                 "allow_http": http,
             },
             "retry_config": {"max_retries": 0},

@@ -30,7 +30,7 @@ from student.data import rows
 from student.export.model_card import write_model_card
 from student.models import siq_vl
 from student.models.library_output import hide_library_output
-from student.training.checkpoints.checkpoint_files import give_usual_modes, refused_writes
+from student.training.checkpoints.checkpoint_files import give_usual_modes
 from student.training.checkpoints.saved_model import require_saved
 
 NATIVE, PLAIN = "native", "plain"
@@ -62,7 +62,7 @@ def export(run: Path, out: Path, *, stage: str | None = None, native: bool = Tru
     when something is at `out` or no run at `run`, ModelError when the student has no native form.
     """
     recipe, name = finished_stage(run, stage)
-    with refused_writes(out), new_folder(out) as folder:
+    with new_folder(out) as folder:
         student, processor = trained_student(recipe, run, name)
         save(to_vllm_native(student) if native else student, processor, folder)
         write_model_card(recipe, run, folder, name, server_arguments(folder))

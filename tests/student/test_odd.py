@@ -12,13 +12,18 @@ import types
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import student_worlds as worlds
 import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
-from distill.artifacts.files import describe
+from distill.artifacts.files import describe, storage_errors
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.errors import DataError, DistillError, ImageError, ModelError, RecipeError, StorageError
@@ -31,7 +36,7 @@ from student.models import attention
 from student.models.parts import find_parts
 from student.train import train
 from student.training import stage_run, step_dataset
-from student.training.checkpoints.checkpoint_files import DIGESTS, last_checkpoint, refused_writes
+from student.training.checkpoints.checkpoint_files import DIGESTS, last_checkpoint
 from student.training.cost import memory
 
 NOTHING_KEPT = {"student.image_memory_gb": "0", "student.image_disk_gb": "0"}
@@ -201,13 +206,30 @@ def test_settled_settings_do_not_change_how_many_stages_share_image_tokens(tmp_p
 _FULL = "cannot write: (the disk is full, or refuses more|File too large); finished work is intact"
 
 
-@pytest.mark.parametrize("limit_bytes", [2_000, 200_000])
-def test_a_full_disk_under_an_optimizers_state_is_one_message(limit_bytes: int, tmp_path: Path):
+def _tokenizer(path: Path) -> None:
+    Tokenizer(WordLevel({str(number): number for number in range(30_000)}, "0")).save(str(path))
+
+
+_WRITERS = {
+    "torch": lambda path: torch.save({"state": [torch.zeros(30_000) for _ in range(4)]}, path),
+    "a small file of torch": lambda path: torch.save({"last_epoch": 1}, path),
+    "safetensors": lambda path: save_file({"weight": torch.zeros(90_000)}, path),
+    "numpy": lambda path: np.save(path, np.zeros(90_000)),
+    "tokenizers": _tokenizer,
+    "DuckDB": lambda path: duckdb.execute(f"COPY (SELECT random() FROM range(90000)) TO '{path}' (FORMAT parquet)"),
+}
+
+
+@pytest.mark.parametrize("limit_bytes", [100, 2_000, 200_000])
+@pytest.mark.parametrize("library", _WRITERS)
+def test_a_file_that_a_library_cannot_finish_is_one_message(library: str, limit_bytes: int, tmp_path: Path):
+    if library == "a small file of torch" and limit_bytes > 1_000:
+        return
     before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, before[1]))
     try:
-        with pytest.raises(StorageError, match=_FULL), refused_writes(tmp_path):
-            torch.save({"state": [torch.zeros(30_000) for _ in range(4)]}, tmp_path / "optimizer.pt")
+        with pytest.raises(StorageError, match=_FULL), storage_errors(tmp_path):
+            _WRITERS[library](tmp_path / "file.npy")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)

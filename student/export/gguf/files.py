@@ -20,7 +20,6 @@ from student.export.gguf.tokenizer import tokenizer_settings, tokens_around
 from student.export.gguf.vision import Tensors, vision_settings, vision_tensors
 from student.export.model_card import write_model_card
 from student.models.library_output import hide_library_output
-from student.training.checkpoints.checkpoint_files import refused_writes
 
 MODEL, MMPROJ = "model.gguf", "mmproj.gguf"
 TYPES = {
@@ -40,7 +39,7 @@ def export_gguf(run: Path, out: Path, *, stage: str | None = None, weight_type: 
     and ModelError for a student that is not SiQ-VL.
     """
     recipe, name = finished_stage(run, stage)
-    with refused_writes(out), new_folder(out) as folder:
+    with new_folder(out) as folder:
         student, processor = trained_student(recipe, run, name)
         write_gguf(student, processor, folder, name=recipe.name, weight_type=weight_type)
         size = student.config.vision_config.image_size

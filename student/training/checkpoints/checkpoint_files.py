@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 from distill.artifacts.files import file_sha256, make_folder, remembered_sha256, storage_errors, sync, write_text
 from distill.artifacts.integrity import CHANGED, MISSING
 from distill.artifacts.layout import CHECKPOINTS, PARTS
-from distill.errors import DataError, DistillError, StorageError
+from distill.errors import DataError, DistillError
 from student.distributed import processes
 
 COMPLETE = "complete"
@@ -34,8 +34,6 @@ WEIGHTS, OPTIMIZER, SCHEDULER = "trainable.safetensors", "optimizer.pt", "schedu
 PREFIX = "checkpoint-"
 DAMAGED = ".damaged-"
 """Before the name of a checkpoint that is set aside. With its dot it is not copied to a store."""
-_REFUSED = ("os error", "file write failed", "PytorchStreamWriter", "inline_container")
-"""Signs of a refused write in what safetensors and torch say."""
 _UNREADABLE = (OSError, SafetensorError, LookupError, ValueError, TypeError, RuntimeError, EOFError, struct.error)
 
 
@@ -124,7 +122,7 @@ def write_files(folder: Path, files: Mapping[str, Any]) -> None:
 
     All is on disk when it returns.
     """
-    with refused_writes(folder):
+    with storage_errors(folder):
         make_folder(folder)
         for name, content in files.items():
             (save_file if name == WEIGHTS else torch.save)(content, folder / name)
@@ -143,7 +141,7 @@ def write_checkpoint(folder: Path, files: Mapping[str, Any], obsolete: Iterable[
     """
     for path in [path for path in complete_checkpoints(folder.parent) if path != folder][:-1]:
         shutil.rmtree(path)
-    with refused_writes(folder), suppress(FileNotFoundError):
+    with storage_errors(folder), suppress(FileNotFoundError):
         make_folder(folder)
         shutil.copyfile(folder.parent.parent / PARTS, folder / PARTS)
     write_files(folder, files)
@@ -165,22 +163,6 @@ def give_usual_modes(folder: Path) -> None:
     for path in folder.rglob("*"):
         if path.is_file() and not path.is_symlink():
             path.chmod(stat.S_IMODE(path.stat().st_mode) | usual)
-
-
-@contextmanager
-def refused_writes(path: Path) -> Iterator[None]:
-    """StorageError for a full disk, also where a library hides the operating system's reason."""
-    try:
-        with storage_errors(path):
-            yield
-    except (RuntimeError, SafetensorError) as error:
-        if not any(sign in str(error) for sign in _REFUSED):
-            raise
-        # What torch says, such as "unexpected pos 704 vs 598", is about the file that it could not finish.
-        raise StorageError(
-            f"{path}: cannot write: the disk is full, or refuses more; finished work is intact, free space and run "
-            "the same command again"
-        ) from error
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from distill.artifacts.files import storage_errors
 from distill.artifacts.integrity import require_whole
 from distill.artifacts.layout import ADAPTER, MODEL
 from distill.artifacts.manifest import Manifest
@@ -53,10 +54,10 @@ def gather_student(student: Any, recipe: Recipe, stage: Stage, start: Path | Non
 def save_stage_model(folder: Path, student: Any, processor: Any, parts: "Parts", *, merged: bool) -> None:
     """Write the whole student under a temporary name, then rename it; `merged`: its adapters too, apart."""
     from student.models import lora
-    from student.training.checkpoints.checkpoint_files import give_usual_modes, refused_writes
+    from student.training.checkpoints.checkpoint_files import give_usual_modes
 
     partial = folder / f".{MODEL}.tmp"
-    with refused_writes(folder / MODEL):
+    with storage_errors(folder / MODEL):
         shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(folder / MODEL, ignore_errors=True)
         if merged:

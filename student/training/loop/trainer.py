@@ -21,7 +21,7 @@ from transformers import PrinterCallback, TrainerState, set_seed
 from transformers.trainer import TRAINER_STATE_NAME
 from trl import SFTTrainer
 
-from distill.artifacts.files import make_folder
+from distill.artifacts.files import make_folder, storage_errors
 from distill.artifacts.layout import CHECKPOINTS
 from distill.recipe.sections.stages import Stage
 from student.distributed import fsdp, own_disks, processes
@@ -39,7 +39,6 @@ from student.training.checkpoints.checkpoint_files import (
     WEIGHTS,
     last_checkpoint,
     readable_checkpoint,
-    refused_writes,
     write_checkpoint,
     write_files,
 )
@@ -357,7 +356,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             require_finite_weights(self._trainable(), self.state.global_step, self._stage)
             self._writer.wait()
             weights, optimizer = self._writer.weights(self._trainable()), self._writer.optimizer(self.optimizer)
-            with refused_writes(folder):
+            with storage_errors(folder):
                 if processes.is_main():
                     make_folder(folder)
                 super()._save_checkpoint(model, trial)
