@@ -100,6 +100,15 @@ def from_home(value: str | Path) -> Path:
         return Path(value)
 
 
+def given_path(value: str | Path) -> Path:
+    """The path that a user gives, `~` as the home folder: a shell does not replace it in `--run=~/run`.
+
+    Arrow and DuckDB take `a:b` for an address, and replace a `~` that stays. They get the whole path.
+    """
+    path = from_home(value)
+    return path if path.is_absolute() or not re.match("~|[^/]*:", str(path)) else Path.cwd() / path
+
+
 def real_path(path: Path) -> Path:
     """An absolute path without links; where links go round, the path as it is (`Path.resolve` raises there)."""
     return Path(os.path.realpath(path))

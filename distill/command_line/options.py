@@ -9,7 +9,7 @@ from distill import redact
 from distill.artifacts.layout import RECIPE
 from distill.command_line import completion
 from distill.errors import RecipeError
-from distill.local_paths import STORE_SCHEMES, address_problem
+from distill.local_paths import STORE_SCHEMES, address_problem, given_path
 from student.distributed import processes
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def local_path(value: str | Path) -> Path:
         raise typer.BadParameter("the path is empty")
     if problem := address_problem(str(value)):
         raise typer.BadParameter(redact.message(problem))
-    return Path(value)
+    return given_path(value)
 
 
 def run_place(value: str) -> Path | str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from distill.errors import InputError, RecipeError
 from distill.extensions import call_fault
-from distill.local_paths import refuse_address
+from distill.local_paths import given_path, refuse_address
 from distill.recipe.recipe import Recipe
 
 
@@ -16,7 +16,7 @@ def run_folder(run: Any) -> Path:
         # An empty path would be the folder that the program runs in.
         raise InputError(f"run = {run!r:.80} ({type(run).__name__}): give the path of a run directory")
     refuse_address(str(run))
-    return Path(run)
+    return given_path(run)
 
 
 def require_recipe(recipe: Any) -> None:
