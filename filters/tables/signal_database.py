@@ -150,7 +150,7 @@ def closed_database(threads: int | None = None, files: Iterable[Path] = ()) -> d
     connection = duckdb.connect(":memory:", config=config)
     connection.execute(f"ATTACH ':memory:' AS {SCRATCH} (COMPRESS)")
     # A file's own description is read once, and not by each query: a million traces have 128 files of 93 columns.
-    connection.execute("SET parquet_metadata_cache = true")  # DuckDB before 2.0 does not take it from the config
+    connection.execute("SET parquet_metadata_cache = true")  # DuckDB 1.5 does not take it from the config
     # DuckDB asks for the name as a query has it, and again for the file that it found.
     names = [str(path.absolute()) for path in files]
     allowed = ", ".join(map(text, dict.fromkeys([*names, *map(glob.escape, names)])))
