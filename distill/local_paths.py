@@ -7,6 +7,7 @@ So these addresses are refused before anything is read or written.
 import os
 import re
 import shlex
+from os import PathLike
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from urllib.parse import unquote, urlsplit
 
@@ -92,7 +93,7 @@ def leads_outside(name: str) -> bool:
     return not name or ".." in PurePosixPath(name).parts or bool(PureWindowsPath(name).anchor)
 
 
-def from_home(value: str | Path) -> Path:
+def from_home(value: str | PathLike[str]) -> Path:
     """A path with `~` as the home folder; `~` of a user whom this machine does not know stays."""
     try:
         return Path(value).expanduser()
@@ -100,7 +101,7 @@ def from_home(value: str | Path) -> Path:
         return Path(value)
 
 
-def given_path(value: str | Path) -> Path:
+def given_path(value: str | PathLike[str]) -> Path:
     """The path that a user gives, `~` as the home folder: a shell does not replace it in `--run=~/run`.
 
     Arrow and DuckDB take `a:b` for an address, and replace a `~` that stays. They get the whole path.
