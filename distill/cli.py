@@ -57,7 +57,7 @@ class Commands(TyperGroup):
             with interrupts.unmasked():
                 return super().invoke(ctx)
         except DistillError as error:
-            self._end(ctx, error)
+            self._end(ctx, _of_limit(error) or error)
         except ImportError as error:
             plain = packages.explained(error, f"distill {ctx.invoked_subcommand}")
             if plain is None:
@@ -95,6 +95,16 @@ def _no_room(error: Exception) -> DistillError | None:
     if not is_of_system and not isinstance(error, MemoryError) and not any(text in str(error) for text in _NO_ROOM):
         return None
     return DistillError(_NEEDS_ROOM.format(error=first_line(error)))
+
+
+def _of_limit(error: DistillError) -> StorageError | None:
+    """What to say of a file that counts as unreadable because this process may open no more; None otherwise."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE):
+            return _refused(cause)
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def _refused(error: Exception) -> StorageError | None:

@@ -105,7 +105,8 @@ def test_the_list_of_recipes_needs_no_reader_to_its_end() -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        *("MemoryError()", 'RuntimeError("can\'t start new thread")'),
+        *("MemoryError()", 'RuntimeError("can\'t start new thread")', "OSError(12, os.strerror(12))"),
+        "BlockingIOError(11, os.strerror(11))",  # of a fork
         'RuntimeError("unable to open shared memory object </torch_7_1> in read-write mode: Read-only file system")',
     ],
 )
@@ -113,6 +114,16 @@ def test_a_limit_of_memory_or_threads_is_one_message(error: str) -> None:
     code, _, stderr = checked(f"    raise {error}\n")
     assert code == 1
     assert re.fullmatch(r"distill: the system gives no more memory or threads \(.+\); .*ulimit -v.*\n", stderr)
+
+
+def test_a_file_that_a_limit_of_open_files_keeps_closed_is_not_called_damaged() -> None:
+    code, _, stderr = checked(
+        "    try:\n        raise OSError(24, os.strerror(24), 'rows.jsonl')\n"
+        "    except OSError as error:\n        raise DataError('rows.jsonl: damaged; make it again') from None\n",
+        before="from distill.errors import DataError\n",
+    )
+    assert code == 1
+    assert re.fullmatch(r"distill: rows.jsonl: Too many open files; .*raise the limit .*\(ulimit -n\).*\n", stderr)
 
 
 def test_a_signal_before_the_command_is_read_has_its_own_code() -> None:

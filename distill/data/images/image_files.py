@@ -5,6 +5,7 @@ first frame, no colour profile. Sizes are checked from the header before a pixel
 decoders run in this process are opened (EPS would start Ghostscript). Resizing belongs to each model's processor.
 """
 
+import errno
 import hashlib
 import io
 import os
@@ -79,6 +80,7 @@ _DECODER_ERRORS = (
     zlib.error,
     Image.DecompressionBombError,
 )
+_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _ORIENTATION = 0x0112
 _PNG_METADATA = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
 
@@ -240,7 +242,7 @@ def _read_file(path: Path) -> bytes:
     except (FileNotFoundError, NotADirectoryError):
         raise ImageError("missing_image", f"{path}: no such file") from None
     except (OSError, ValueError) as error:
-        raise ImageError("unreadable_image", f"{path}: {error}") from None
+        raise _fault_of_file(path, error) from None
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -250,9 +252,15 @@ def _read_file(path: Path) -> bytes:
         with open(descriptor, "rb", closefd=False) as file:
             return file.read()
     except OSError as error:
-        raise ImageError("unreadable_image", f"{path}: {error}") from None
+        raise _fault_of_file(path, error) from None
     finally:
         os.close(descriptor)
+
+
+def _fault_of_file(path: Path, error: OSError | ValueError) -> Exception:
+    """A limit of this process says nothing about an image, and no row is lost for it."""
+    is_of_process = isinstance(error, OSError) and error.errno in _LIMITS
+    return error if is_of_process else ImageError("unreadable_image", f"{path}: {error}")
 
 
 def _open(data: bytes, max_pixels: int) -> Image.Image:

@@ -3,10 +3,12 @@
 import io
 import os
 import random
+import resource
 import struct
 import zlib
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -372,3 +374,21 @@ def test_arrow_files_are_read_in_both_of_their_layouts(tmp_path: Path) -> None:
         with writer(str(path), table.schema) as sink:
             sink.write_table(table, max_chunksize=2)
         assert [image_cells.read_cell(str(path), "image", row, 0) for row in range(5)] == data
+
+
+def test_a_limit_of_open_files_is_no_fault_of_an_image(tmp_path: Path) -> None:
+    (path := tmp_path / "a.png").write_bytes(encoded(colours()))
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held: list[int] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(before[0], 1_000), before[1]))
+    try:
+        with suppress(OSError):
+            while True:
+                held.append(os.open(os.devnull, os.O_RDONLY))
+        with pytest.raises(OSError, match="Too many open files"):
+            image_files.read_file(path)
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert image_files.read_file(path)
