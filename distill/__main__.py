@@ -1,6 +1,7 @@
 """The start of the `distill` command, which refuses what a system cannot do."""
 
 import gc
+import os
 import sys
 from pathlib import Path
 from typing import Final
@@ -30,6 +31,17 @@ def main() -> None:
         run()
     except KeyboardInterrupt:  # while modules are loaded; later the commands say more
         sys.exit(130)
+    except (EOFError, ValueError, TypeError) as error:  # while modules are loaded
+        from distill.machine.bytecode import REMOVED, remove_cut_module
+
+        if (path := remove_cut_module(error)) is None:
+            raise
+        if os.name == "nt":
+            sys.exit(f"distill: {REMOVED.format(path=path)}")
+        # Nothing is done yet. Others may be cut too; without writing any, each new start has one less.
+        os.execve(
+            sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        )
     except ImportError as error:
         if not (fault := _fault_of_install(error)):
             raise

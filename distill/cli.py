@@ -22,7 +22,7 @@ from distill import packages
 from distill.command_line import planning, recipes, results, stages
 from distill.commands.progress import hide_secrets, open_closed_streams, say, show
 from distill.errors import DistillError, StorageError, first_line
-from distill.machine import gpu_memory, interrupts
+from distill.machine import bytecode, gpu_memory, interrupts
 from distill.machine.child_process import interrupt
 from distill.redact import encodable
 from distill.reports import text_table
@@ -69,7 +69,7 @@ class Commands(TyperGroup):
             self._end(ctx, _no_room(error) or _refused(error) or _unknown(error))
         except Exception as error:
             is_of_gpu = gpu_memory.is_out_of_memory(error)
-            full = gpu_memory.explained(error) if is_of_gpu else _no_room(error) or _refused(error)
+            full = gpu_memory.explained(error) if is_of_gpu else _no_room(error) or _refused(error) or _cut(error)
             if full is None:
                 raise
             self._end(ctx, full)
@@ -119,6 +119,12 @@ def _refused(error: Exception) -> StorageError | None:
     what, remedy = refused
     said = f"{place}: {what}" if place else first_line(error)
     return StorageError(f"{said}; what was written before stays valid: {remedy} and run the same command again")
+
+
+def _cut(error: Exception) -> StorageError | None:
+    """What to say of a module that was cut short when Python compiled it; None for any other error."""
+    path = bytecode.remove_cut_module(error)
+    return StorageError(bytecode.REMOVED.format(path=path)) if path else None
 
 
 def _unknown(error: OSError) -> StorageError:
