@@ -34,9 +34,9 @@ RESUMED = ("generate", "filter", "train", "eval", "run", "ablate")
 """Commands that keep what they did; the others begin again."""
 _NO_ROOM = (
     *("can't start new thread", "not enough memory", "Out of Memory Error"),
-    *("shared memory object", "raise your shared memory limit"),
+    *("shared memory object", "raise your shared memory limit", "failed to map segment"),
 )
-"""What Python, torch and DuckDB say in errors of their own kinds where memory or threads are limited."""
+"""What Python, torch, DuckDB and the loader say in errors of their own kinds where memory or threads are limited."""
 _NEEDS_ROOM = (
     "the system gives no more memory or threads ({error}); what was written before stays valid: raise the limit "
     "(ulimit -v, ulimit -u, or those of the container and its /dev/shm), then run the same command again"
@@ -59,7 +59,7 @@ class Commands(TyperGroup):
         except DistillError as error:
             self._end(ctx, _of_limit(error) or error)
         except ImportError as error:
-            plain = packages.explained(error, f"distill {ctx.invoked_subcommand}")
+            plain = _no_room(error) or packages.explained(error, f"distill {ctx.invoked_subcommand}")
             if plain is None:
                 raise
             self._end(ctx, plain)

@@ -107,6 +107,7 @@ def test_the_list_of_recipes_needs_no_reader_to_its_end() -> None:
     [
         *("MemoryError()", 'RuntimeError("can\'t start new thread")', "OSError(12, os.strerror(12))"),
         "BlockingIOError(11, os.strerror(11))",  # of a fork
+        "ImportError('libtorch_python.so: failed to map segment from shared object')",
         'RuntimeError("unable to open shared memory object </torch_7_1> in read-write mode: Read-only file system")',
     ],
 )
