@@ -38,7 +38,10 @@ MOST_IMAGES = 5_000
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 """What Python writes for bytes of a file name that are no UTF-8."""
 _SHOWN = 5
-_OTHER_TABLES = frozenset({".txt", ".md", ".xml", ".xlsx", ".xls", ".ods", ".db", ".sqlite", ".sqlite3", ".html"})
+_OTHER_TABLES = frozenset(
+    {".txt", ".md", ".xml", ".xlsx", ".xls", ".ods", ".db", ".sqlite", ".sqlite3", ".html", ".htm", ".gift", ".apkg"}
+    | {".colpkg", ".mbz", ".yaml", ".yml", ".doc", ".docx", ".odt", ".rtf", ".tex"}
+)
 """Files that may hold questions, and are not read."""
 _NOTES = re.compile(r"readme|licen[cs]e|notice|copying|changelog|citation", re.IGNORECASE)
 _ARCHIVES = frozenset({".zip", ".gz", ".tgz", ".7z", ".rar", ".bz2", ".xz"})

@@ -8,7 +8,7 @@ import csv
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -30,6 +30,10 @@ from distill.errors import DataError
 
 _COCOQA_FILES = {"question": "questions.txt", "answer": "answers.txt", "image_id": "img_ids.txt", "type": "types.txt"}
 _SEPARATOR_LINE = re.compile(r'"?sep=([,;\t|])"?\s*', re.IGNORECASE)
+_ANKI = re.compile(r"#(?:separator|html|tags|columns|notetype|deck|guid|if matches)\b[\w ]*:", re.IGNORECASE)
+_MARKUP = re.compile(r"\s*<(?:!--|!doctype\b|\?xml\b|(?:html|head|body|meta|table|quiz)\b)", re.IGNORECASE)
+_USUAL_NAMES = {"image", "question", "answer"}
+_CONVERT = "convert the file, such as by `iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW` if it is of Windows"
 _BATCH_ROWS = 32
 """Rows of a columnar file in memory at once: rows may carry whole pictures."""
 
@@ -111,9 +115,12 @@ def _csv(file: Path) -> Iterator[Mapping[str, Any] | str]:
         if file.suffix.lower() == ".tsv":
             delimiter = "\t"
         table = csv.DictReader(lines, delimiter=delimiter, restkey="\0", restval="\0", strict=True)
-        _refuse_equal_names(file, table.fieldnames or ())
-        if not all(map(_is_text, table.fieldnames or ())):
-            raise DataError(f"{file}: the names of the columns are not valid UTF-8; convert the file with iconv")
+        names = table.fieldnames or ()
+        _refuse_odd_header(file, header_line, names)
+        _refuse_equal_names(file, names)
+        if not all(map(_is_text, names)):
+            raise DataError(f"{file}: the names of the columns are not valid UTF-8; {_CONVERT}")
+        first = True
         while True:
             begin = header_line + table.reader.line_num
             try:
@@ -124,13 +131,19 @@ def _csv(file: Path) -> Iterator[Mapping[str, Any] | str]:
                 # Lenient reading would put all lines up to the next quotation mark into one cell.
                 yield f"lines {begin} to {header_line - 1 + table.reader.line_num} are no CSV row: {error}"
                 continue
+            if first and _names_columns(item.values()) and not _names_columns(names):
+                line = header_line - 1 + table.reader.line_num
+                raise DataError(f"{file}: line {line} has the names of the columns; remove what stands above it")
+            first = False
             if "\0" in item or "\0" in item.values():
-                header = len(table.fieldnames or ())
+                header = len(names)
                 cells = header - list(item.values()).count("\0") + len(item.get("\0", ()))
                 hint = f"; a cell that holds {delimiter!r} needs quotation marks" if cells > header else ""
+                if header == 1:
+                    hint = "; a line above the names of the columns, such as a title, has to be removed"
                 yield f"the row has {cells:,} cells, the header has {header:,}{hint}"
             elif any(isinstance(cell, str) and not _is_text(cell) for cell in item.values()):
-                yield f"not valid {'UTF-16' if begins_utf16 else 'UTF-8'}; convert the file with iconv"
+                yield f"not valid {'UTF-16' if begins_utf16 else 'UTF-8'}; {_CONVERT}"
             else:
                 yield item
 
@@ -150,6 +163,30 @@ def _seek_header(lines: TextIO) -> tuple[int, str]:
             return number, stated or _delimiter(line)
         stated = named[1] if named else stated
         number += 1
+
+
+def _names_columns(cells: Iterable[Any]) -> bool:
+    """Whether a line of a table has at least two of the names that nearly every table of questions has."""
+    return len(_USUAL_NAMES & {cell.strip().casefold() for cell in cells if isinstance(cell, str)}) > 1
+
+
+def _refuse_odd_header(file: Path, line: int, names: Sequence[str]) -> None:
+    """Raise DataError where the first line of a table is of another kind of file."""
+    first = names[0] if names else ""
+    if _ANKI.match(first):
+        raise DataError(
+            f"{file}: an export of Anki, which names no columns; remove the lines that begin with #, and write one "
+            "such as image,question,answer above the notes; the column of images holds names of files"
+        )
+    if _MARKUP.match(first):
+        raise DataError(
+            f"{file}: holds HTML or XML ({first:.40}), no cells; open it in a spreadsheet program and save it as CSV"
+        )
+    if list(names).count("") > 1:
+        raise DataError(
+            f"{file}: line {line} leaves several columns without a name; remove what stands above the names of the "
+            "columns, such as a title, and name each column"
+        )
 
 
 def _refuse_equal_names(file: Path, names: Iterable[str]) -> None:

@@ -188,3 +188,11 @@ def test_images_of_another_parquet_table_are_joined_by_an_id_that_leads_to_one(c
         assert got == EACH and "images: of the column 'image' in x_images, by the column 'imageId'" in printed
     else:
         assert not got and "image" in printed, printed
+
+
+@pytest.mark.parametrize("name", ["quiz.gift", "notes.apkg", "page.htm", "course.mbz"])
+def test_images_beside_questions_in_a_file_that_is_not_read_get_no_made_up_questions(name: str) -> None:
+    write({f"{number}.bmp": number for number in range(4)})
+    Path("data", name).write_text("::Q1:: What? {=x ~y}")
+    done = distill("data", "--out", "own")
+    assert done.exit_code == 2 and f"1 files such as {name} may be about the images" in done.output

@@ -250,6 +250,41 @@ def test_blank_lines_and_the_line_of_the_separator_above_a_header_are_no_header(
         assert isinstance(found[1], BadRow) and f"lines {line} to {line} are no CSV row" in found[1].detail
 
 
+ROWS = "0.png,What?,x\n1.png,Which?,y\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("#separator:comma\n#html:true\n" + ROWS, "an export of Anki, which names no columns; remove the lines"),
+        ("#tags column:4\n" + ROWS, "an export of Anki"),
+        ("<html><body><table><tr><th>image</th></tr></table></body></html>\n", "holds HTML or XML"),
+        ('<?xml version="1.0"?>\n<quiz></quiz>\n', "holds HTML or XML"),
+        ("Our questions,,\n,,\nimage,question,answer\n" + ROWS, "line 1 leaves several columns without a name"),
+        (
+            "Picture,Text,\nimage,question,answer\n" + ROWS,
+            "line 2 has the names of the columns",
+        ),
+        ("a,b,c\r\n\r\nImage,Question,Answer\r\n" + ROWS, "line 3 has the names of the columns"),
+        ("Bild,L\xf6sung\n0.png,x\n".encode("cp1252"), "not valid UTF-8; convert the file.*iconv -f WINDOWS-1252"),
+    ],
+)
+def test_a_table_that_begins_with_other_lines_than_its_columns_is_named(
+    folder: Path, content: str | bytes, said: str
+) -> None:
+    with pytest.raises(DataError, match=rf"q\.csv: .*{said}"):
+        csv_rows(folder, content)
+
+
+def test_a_title_above_a_table_is_a_hint_and_a_second_header_below_the_first_is_a_row(folder: Path) -> None:
+    titled = "Our questions\nimage,question,answer\n"
+    (folder / "t.csv").write_text(titled + ROWS)
+    first = next(table_rows.READERS["csv"](folder / "t.csv"))
+    assert isinstance(first, str) and "such as a title, has to be removed" in first
+    described, *good = csv_rows(folder, "image,question,answer\nimage,question,the answer\n" + ROWS)
+    assert isinstance(described, BadRow) and len(good) == 2 and all(isinstance(row, Sample) for row in good)
+
+
 def test_a_damaged_utf_16_table_is_no_traceback(folder: Path) -> None:
     begin = b"\xff\xfe" + "image,question,answer\n0.png,What".encode("utf-16-le")
     rest = "?,x\n1.png,What?,y\n".encode("utf-16-le")
