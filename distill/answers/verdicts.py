@@ -230,8 +230,6 @@ def _compare_stated_parts(final: FinalAnswer, gold: GoldAnswer) -> CompareResult
     affirmed = taken_back.without_denied(final.text)
     for part in filter(None, (*stated_parts(final.text), affirmed, *stated_parts(affirmed))):
         normalised_part = _normalise_bounded(final_answer(part).text)
-        if normalised_part == gold.text:
-            return _same_text(gold)
         if (result := known_type(gold.answer_type).judge(normalised_part, gold)).verdict == "correct":
             return result
     return None
@@ -321,8 +319,6 @@ def _compare_choice(text: str, gold: GoldAnswer) -> CompareResult:
 
 def _compare_list(text: str, gold: GoldAnswer) -> CompareResult:
     plain = lists.BRACKETED.search(text + gold.text) is None
-    if plain and text_answers.tokens(text) == text_answers.tokens(gold.text):
-        return correct("same_words")
     text, plain = lists.LISTED.sub("", lists.AND_ALSO.sub(" and ", text)), plain and not gold.declared
     if plain and text_answers.compare_texts(text.replace(";", ","), gold.text, gold.question).verdict == "correct":
         return correct("same_words")

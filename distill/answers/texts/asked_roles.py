@@ -18,7 +18,6 @@ from distill.answers.texts.mentions import (
     read_sentence,
     sentences_of,
 )
-from distill.answers.texts.restated_questions import is_form_of_any
 from distill.answers.texts.stated_polarity import compares
 from distill.answers.words.spelling import OPPOSITES, are_opposites
 from distill.answers.words.word_classes import (
@@ -35,7 +34,7 @@ from distill.answers.words.word_classes import (
     SIZES,
     TIED,
 )
-from distill.answers.words.word_forms import looks_like_verb
+from distill.answers.words.word_forms import is_form_of_any, looks_like_verb
 
 _LONGEST: Final = 400
 _BE: Final = CLASSES["be"]

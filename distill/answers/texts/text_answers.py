@@ -20,7 +20,6 @@ from distill.answers.texts.denied_answers import compare_with_denied
 from distill.answers.texts.mentions import ends_with, mentions
 from distill.answers.texts.other_words import LONG, compare_other_words, has_same_content
 from distill.answers.texts.plain_clauses import states_plainly
-from distill.answers.texts.restated_questions import restates_question
 from distill.answers.texts.turned_relations import turns_relation, wins_comparison
 from distill.answers.texts.yes_or_no import compare_polar, is_polar
 from distill.answers.words.basic_words import FOREIGN_FILLERS, is_same_word, is_translation
@@ -144,8 +143,7 @@ def _forms(gold: str, question: str) -> tuple[str, ...]:
 
 def _states(text: str, gold: str, question: str) -> bool:
     """Whether a sentence gives the gold words as its answer: Portugal of "Portugal wins", for "Who wins?"."""
-    is_there = mentions(text, gold, question) and not is_about_another(text, gold, question)
-    return is_there or restates_question(text, tokens(gold), question)
+    return mentions(text, gold, question) and not is_about_another(text, gold, question)
 
 
 def _turned_pair(gold: str, question: str) -> tuple[str, ...]:

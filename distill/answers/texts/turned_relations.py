@@ -8,10 +8,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from distill.answers.texts.restated_questions import is_form_of_any
 from distill.answers.words.spelling import are_opposites
 from distill.answers.words.tokens import only_place, tokens
 from distill.answers.words.word_classes import ARTICLES, CLASSES
+from distill.answers.words.word_forms import is_form_of_any
 
 _LONGEST: Final = 400
 _BE: Final = CLASSES["be_in_any_language"]

@@ -6,6 +6,8 @@ One of the two must be the plain form: interested and interesting are two words.
 from functools import lru_cache
 from typing import Final
 
+from rapidfuzz.distance import Prefix
+
 from distill.word_tables import read_table
 
 _IRREGULAR: Final = dict(form.split("=") for form in read_table(__file__)["forms"].split())
@@ -44,6 +46,23 @@ def same_word_form(left: str, right: str) -> bool:
         return True
     shared = plain_forms(left) & plain_forms(right)
     return any(word in (left, right, left.removesuffix("s"), right.removesuffix("s")) for word in shared)
+
+
+def is_form_of_any(word: str, asked: set[str]) -> bool:
+    """Whether a lower-case word of an answer is a form of one of the words asked for: cities, selling of sells."""
+    return any(
+        same_word_form(word, other)
+        or (
+            not word.isdigit()
+            and (shared := Prefix.similarity(word, other)) >= _SHARED_LETTERS
+            and max(len(word), len(other)) - shared <= _ENDING
+        )
+        for other in asked
+    )
+
+
+_SHARED_LETTERS: Final = 4
+_ENDING: Final = 3
 
 
 def looks_like_verb(word: str) -> bool:

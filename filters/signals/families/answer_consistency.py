@@ -18,7 +18,7 @@ from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE, SignalOfEachTr
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusion(SignalOfEachTrace):
     name: ClassVar[str] = "conclusion"
-    version: ClassVar[str] = "28"
+    version: ClassVar[str] = "29"
     columns: ClassVar[pa.Schema] = family(
         "conclusion",
         conclusion=("text", "agrees or contradicts: what the rationale ends in beside the answer that follows it"),

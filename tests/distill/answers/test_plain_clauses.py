@@ -22,6 +22,8 @@ STATED = [
     ("How is the dog feeling?", "happy", "Happy and excited"),
     ("Qué está comiendo el niño?", "un helado", "El niño está comiendo un helado."),
     ("Qual é o animal na foto?", "cachorro", "Um cachorro marrom"),
+    ("What is the dog trying to catch?", "frisbee", "The dog wants to catch the frisbee."),
+    ("Quel est le métier de l'homme ?", "boulanger", "Il travaille comme boulanger."),
     ("Why is the woman wearing gloves?", "it's cold", "Because it is cold outside."),
     ("What is the reason given for the delay?", "bad weather", "It's delayed because of bad weather."),
 ]

@@ -1,11 +1,11 @@
-"""Facts about a list of values: its median, mode, range, largest and smallest value, and its order."""
+"""Facts about a list of values: its median, range, largest and smallest value."""
 
 # ruff: noqa: E501
 # A phrase broken over lines cannot be read as a phrase.
 
 import re
 from collections.abc import Iterator
-from statistics import median, multimode
+from statistics import median
 from typing import Final
 
 from distill.grounding.arithmetic.equations import ArithmeticClaim
@@ -13,25 +13,18 @@ from distill.grounding.arithmetic.results.number_roles import NumberedSentence
 from distill.word_tables import word_set
 
 FACT_WORDS: Final = word_set(
-    """median mode range largest smallest highest lowest greatest biggest maximum minimum ascending descending middle
-    increasing decreasing least sorted"""
+    "median range largest smallest highest lowest greatest biggest maximum minimum middle least"
 )
 _JOINT: Final = re.compile(
     r"^(?: [a-z]+){0,2}(?:,| and|, and| &|;|,? then)(?: (?!so |the |which |that )[a-z]+:?){0,2} -?$"
 )
 _FEWEST: Final = 3
-_FACTS: Final = "median|middle|mode|range|largest|smallest|highest|lowest|greatest|biggest|maximum|minimum"
+_FACTS: Final = "median|middle|range|largest|smallest|highest|lowest|greatest|biggest|maximum|minimum"
 _STATED: Final = re.compile(
     rf"\b({_FACTS})(?:,? (?:value|number|one|of|them|these|the|is|are|therefore|thus|equals|being|median|=)\b|[:,]| =)* -?$"
 )
 _OF_LIST: Final = re.compile(rf"\b({_FACTS}) (?:of|among|value of|number of)? ?(?:the )?(?:[a-z]+ )?$")
 _IS: Final = ("is", "is therefore", "=", "equals", "is thus")
-_RISING: Final = re.compile(
-    r"\b(?:smallest to (?:the )?largest|lowest to (?:the )?highest|least to (?:the )?greatest|ascending|increasing order|sorted)\b"
-)
-_FALLING: Final = re.compile(
-    r"\b(?:largest to (?:the )?smallest|highest to (?:the )?lowest|greatest to (?:the )?least|descending|decreasing order)\b"
-)
 
 
 def find_list_claims(sentence: NumberedSentence) -> Iterator[ArithmeticClaim]:
@@ -57,7 +50,6 @@ def find_list_claims(sentence: NumberedSentence) -> Iterator[ArithmeticClaim]:
                 first = one.offset + listed[0] - sentence.offset
                 yield from _fact_claim(sentence, stated[1], [one.value(at) for at in listed], first, index)
     if run:
-        yield from _order(sentence, run)
         last = len(sentence.numbers) - 1
         lead = _OF_LIST.search(sentence.pieces[0])
         if lead and run[0] == 0 and run[-1] == last - 1 and sentence.pieces[last].strip() in _IS:
@@ -89,8 +81,6 @@ def _facts(word: str, values: list[float]) -> list[float]:
     """What a fact about these values may be."""
     if word in ("median", "middle"):
         return [median(values)]
-    if word == "mode":
-        return multimode(values) if len(set(values)) < len(values) else []
     if word == "range":
         return [max(values) - min(values)]
     if word in ("largest", "highest", "greatest", "biggest", "maximum"):
@@ -98,15 +88,3 @@ def _facts(word: str, values: list[float]) -> list[float]:
     if word in ("smallest", "lowest", "minimum", "least"):
         return [min(values)]
     return []
-
-
-def _order(sentence: NumberedSentence, run: list[int]) -> Iterator[ArithmeticClaim]:
-    """Whether a list is in the order that the text claims."""
-    piece = sentence.pieces[run[0]]
-    values = [sentence.value(at) for at in run]
-    for pattern, falling in ((_RISING, False), (_FALLING, True)):
-        match = pattern.search(piece)
-        if match and len(piece) - match.end() < 30:
-            right = values == sorted(values, reverse=falling or (match[0] == "sorted" and values[0] > values[-1]))
-            yield sentence.claim(run[0], run[-1], right, None, ("order", falling, *values))
-            return
