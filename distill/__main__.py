@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _fault_of_install(error: ImportError) -> str:
-    """What a failed import tells about where the command runs; empty where it may be a mistake in the code."""
+    """The fault of the environment that a failed import shows; empty if it may be a mistake in the code."""
     name = (error.name or "").partition(".")[0]
     file = getattr(sys.modules.get(name), "__file__", None)
     if name in ("distill", "teacher", "filters", "student"):

@@ -14,5 +14,5 @@ _TODAY = re.compile(r"""strftime_now\(\s*(?P<quote>['"])(?P<format>[^'"{}\\]*)(?
 
 
 def with_fixed_date(template: str) -> str:
-    """The template with this date in place of the day's, wherever it names the form of the date."""
+    """The template with this date instead of the present date, at each place where it formats a date."""
     return _TODAY.sub(lambda match: f"'{FIXED_DATE.strftime(match['format'])}'", template)

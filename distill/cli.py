@@ -39,12 +39,13 @@ _NO_ROOM = (
 """What Python, torch, DuckDB and the loader say in errors of their own kinds where memory or threads are limited."""
 _NEEDS_ROOM = (
     "the system gives no more memory or threads ({error}); what was written before stays valid: raise the limit "
-    "(ulimit -v, ulimit -u, or those of the container and its /dev/shm), then run the same command again"
+    "(ulimit -v, ulimit -u, or the limits of the container and its /dev/shm), then run the same command again"
 )
 
 
 def interrupted_text(arguments: Sequence[str]) -> str:
-    """What an interrupted command says that keeps what it did: with --fresh again, it would begin again."""
+    """The message of an interrupted command that keeps its finished work; with --fresh the command would start
+    again."""
     again = ", without --fresh," if "--fresh" in arguments else ""
     return f"distill: interrupted; run the same command again{again} to resume"
 
@@ -219,8 +220,8 @@ def _prepare_process() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     hide_secrets()
     text_table.fit_terminal()
-    # Threads of torch that wait by spinning stand in each other's way on a busy machine: 83 s against 9 s for the
-    # same traces on two cores with two other processes. Read when torch is loaded, so it is set here.
+    # Torch threads that spin while they wait slow each other down on a busy machine: 83 s against 9 s for the same
+    # traces on two cores with two other processes. Read when torch is loaded, so it is set here.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if processes.count() > 1:
         processes.end_on_signals(interrupted_text(sys.argv))
@@ -245,7 +246,7 @@ def main() -> None:
         say(f"distill: {error}")
         code = error.exit_code
     except ImportError:
-        raise  # the caller tells what the installation lacks
+        raise  # the caller names the missing parts of the installation
     except Exception:
         say(traceback.format_exc())
     for number in (signal.SIGINT, signal.SIGTERM):

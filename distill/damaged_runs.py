@@ -1,4 +1,4 @@
-"""Finds the damaged files of a run and what they cost.
+"""Finds the damaged files of a run and the work that is lost with each.
 
 Reads every journal and compares every file of a finished stage with its manifest, by digest. Changes nothing:
 setting damaged files aside is for `distill repair`.
@@ -78,7 +78,7 @@ def damage_named(run: Path) -> Iterator[None]:
         said = str(error).strip().partition("\n")[0]
         raise DataError(
             f"{run}: {count}, such as {first} ({said:.200}); `distill repair {as_argument(run)}` "
-            "lists them and what they cost"
+            "lists them and the lost work"
         ) from error
 
 
@@ -133,7 +133,7 @@ def _files(run: Path, pattern: str) -> Iterator[Path]:
 
 
 def _is_skipped(path: Path, run: Path) -> bool:
-    """Whether a file is in a folder of the run that repair leaves alone, wherever the run itself lies."""
+    """Whether a file is in a folder of the run that repair does not touch."""
     folders = path.relative_to(run).parts[:-1]
     return any(folder in _SKIPPED or folder.endswith(".previous") for folder in folders)
 

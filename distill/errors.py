@@ -1,13 +1,13 @@
-"""Every error a user can meet, as one tree.
+"""All errors that a user can see, as one tree.
 
     DistillError            the run failed                                    exit 1
     ├── InputError          the user's input is wrong                         exit 2
-    │   ├── RecipeError     a recipe that cannot mean anything
-    │   ├── DataError       a source that cannot be read, or holds nothing
+    │   ├── RecipeError     a recipe that is not valid
+    │   ├── DataError       a source that cannot be read, or has no usable row
     │   │   ├── ImageError  one image that cannot be read (a row's reason, not a run's)
     │   │   ├── DataOverlap  training data is in the evaluation data
-    │   │   ├── NothingKept  the filter keeps no trace, or none of an arm
-    │   │   └── TooFewRows  nothing is left to train a stage on, or to keep out of it
+    │   │   ├── NothingKept  the filter keeps no trace of a run or an arm
+    │   │   └── TooFewRows  a stage has no rows to train on or to hold out
     │   ├── ModelError      a checkpoint or tokenizer that cannot be loaded
     │   ├── StaleError      an artifact made from other settings
     │   └── MissingExtra    an optional dependency that is not installed
@@ -20,9 +20,9 @@
     ├── ArmsFailed          arms of an ablation failed; the others are finished
     └── CircuitOpen         too many requests failed; stopped to save money   exit 3
 
-A message says what was wrong, the value, where it stands, and what to do next. The command line prints it
-without a traceback; anything that is not a DistillError is a bug of ours and shows its traceback. No message holds a
-secret (distill/redact.py).
+A message says what is wrong, the value, where it is, and the next step. The command line prints it without a
+traceback; any other exception is a bug of the toolkit and shows its traceback. No message holds a secret
+(distill/redact.py).
 """
 
 from collections.abc import Callable, Iterator
@@ -32,10 +32,10 @@ from distill import redact
 
 
 class DistillError(Exception):
-    """The run failed for a reason worth one plain sentence.
+    """The run failed for a known reason, which the message describes.
 
-    A second argument says what to do about the first. It is of its own because a command that works on many runs has
-    another answer to the same problem (distill/ablation/runner.py).
+    The second argument is the next step. It is separate from the problem, because a command that works on many runs
+    needs another next step (distill/ablation/runner.py).
     """
 
     exit_code: ClassVar[int] = 1
@@ -58,13 +58,13 @@ class DistillError(Exception):
 
 
 class InputError(DistillError):
-    """What the user gave cannot be used."""
+    """The user's input cannot be used."""
 
     exit_code = 2
 
 
 class RecipeError(InputError, ValueError):
-    """A recipe that cannot mean anything: unknown key, wrong type, impossible combination."""
+    """A recipe that is not valid: unknown key, wrong type, impossible combination."""
 
 
 class DataError(InputError, ValueError):
@@ -87,11 +87,11 @@ class DataOverlap(DataError):
 
 
 class NothingKept(DataError):
-    """No trace of a run passes the rules of its filter, or none is in the dataset of an arm."""
+    """The rules of a filter drop all traces of a run, or the dataset of an arm is empty."""
 
 
 class TooFewRows(DataError):
-    """A stage has no row to train on, to keep out, or of a group that has a share of the tokens."""
+    """A stage has no rows to train on, no rows to hold out, or no rows of a group with a share of the tokens."""
 
 
 class ModelError(InputError, OSError):
@@ -107,11 +107,11 @@ class MissingExtra(InputError, ImportError):
 
 
 class TeacherError(DistillError):
-    """A teacher stopped answering or answers what cannot be used."""
+    """A teacher stopped answering, or its answers cannot be used."""
 
 
 class StorageError(DistillError, OSError):
-    """The disk is full, or a disk or object store refuses a request; what was written before stays valid."""
+    """The disk is full, or a disk or object store refuses a request; finished files stay valid."""
 
 
 class StoreUnavailable(StorageError):
@@ -119,7 +119,7 @@ class StoreUnavailable(StorageError):
 
 
 class RowsLost(DistillError):
-    """A step gives fewer or more results than it read rows; what it made is not used."""
+    """A step gives fewer or more results than it read rows; its results are not used."""
 
 
 class BusyError(DistillError):
@@ -152,7 +152,7 @@ def require_rows(is_whole: bool, problem: str) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says; its kind, if it says nothing."""
+    """The first line of an error's message; its type if the message is empty."""
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 

@@ -1,7 +1,8 @@
 """Code from outside the project: an object that a recipe names by its file ("mine.py:Hedging") or by an entry point.
 
 The file lies beside the recipe and runs when the object is first needed. It may import installed packages, but no
-other file beside it: its digest stands for all its code. The package that uses an object checks it.
+other file beside it, because the digest of the file must cover all its code. The package that uses an object checks
+it.
 """
 
 import ast
@@ -81,7 +82,7 @@ def file_and_name(value: str) -> tuple[str, str] | None:
 
 
 def problem(group: str, value: str, names: Iterable[str]) -> str:
-    """What is wrong with a name that is neither one of `names`, nor FILE.py:NAME, nor an entry point; else ''.
+    """The fault of a name that is not one of `names`, not FILE.py:NAME and not an entry point; '' for a valid name.
 
     Runs no file and imports no package.
     """
@@ -102,7 +103,7 @@ def problem(group: str, value: str, names: Iterable[str]) -> str:
 
 
 def load(group: str, value: str, key: str, folder: Path, check: Callable[[Any], str]) -> Extension:
-    """The object that a recipe key names; files are relative to `folder`, that of the recipe.
+    """The object that a recipe key names; files are relative to `folder`, the folder of the recipe.
 
     `check` says what the object lacks, '' when nothing. Raises RecipeError.
     """
@@ -116,7 +117,7 @@ def load(group: str, value: str, key: str, folder: Path, check: Callable[[Any], 
     else:
         loaded, code = _from_package(group, value, key)
     if lacking := check(loaded):
-        raise RecipeError(f"{key} = {value!r}: {lacking} (docs/extending.md shows a whole one)")
+        raise RecipeError(f"{key} = {value!r}: {lacking} (docs/extending.md has a complete example)")
     _code[_address(loaded)] = code
     return Extension(value=value, loaded=loaded, code=code)
 
@@ -246,7 +247,7 @@ def _module(path: Path, source: bytes, where: str) -> ModuleType:
     if beside := _imported_beside(path, source):
         raise RecipeError(
             f"{where}: {path} imports {beside} from its folder, but the fingerprint of results does not cover that "
-            "file; move what it needs into this file, or install it as a package"
+            "file; move the imported code into this file, or install it as a package"
         )
     module = ModuleType(name)
     module.__file__ = str(path)
@@ -321,7 +322,7 @@ def _from_package(group: str, value: str, key: str) -> tuple[Any, str]:
     packages = sorted({point.dist.name for point in points if point.dist is not None})
     if len(packages) > 1:
         raise RecipeError(
-            f"{key} = {value!r}: the packages {', '.join(packages)} both bring it (entry points in {group}); "
+            f"{key} = {value!r}: the packages {', '.join(packages)} both define it (entry points in {group}); "
             "uninstall all but one"
         )
     try:

@@ -75,7 +75,7 @@ class JobPool:
             pass
 
     def submit(self, name: Hashable, job: Callable[..., Any], *args: Any) -> None:
-        """Begin `job(*args, on_progress=...)` when a process is free. All of it must be picklable."""
+        """Begin `job(*args, on_progress=...)` when a process is free. Function and arguments must be picklable."""
         self._waiting.append((name, bytes(ForkingPickler.dumps((job, args)))))
         self._begin_waiting()
 

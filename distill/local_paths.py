@@ -1,4 +1,4 @@
-"""Tells paths of this machine from addresses of stores (s3://, gs://, hf://, file://).
+"""Separates paths of this machine from addresses of stores (s3://, gs://, hf://, file://).
 
 Python's path library takes such an address for a local folder named `s3:`, and a run would write into it for weeks.
 So these addresses are refused before anything is read or written.
@@ -64,7 +64,7 @@ def refuse_address(value: str | Path) -> None:
 
 
 def address_problem(value: str) -> str:
-    """What is wrong with an address that stands for a path, and what to do; empty for a path or a hub name."""
+    """The fault of an address in the place of a path, with the next step; empty for a path or a hub name."""
     match = _ADDRESS.match(value) or _COLLAPSED.match(value)
     if not match:
         return ""

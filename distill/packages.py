@@ -24,7 +24,7 @@ _EXTRA_OF: Mapping[str, str] = {
 
 
 def missing(*packages: str) -> list[str]:
-    """Those of some packages that are not installed."""
+    """The packages among `packages` that are not installed."""
     return [name for name in packages if importlib.util.find_spec(name) is None]
 
 

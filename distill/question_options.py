@@ -72,7 +72,7 @@ def _offers_numbers(question: str, starts: list[int]) -> bool:
 
 
 def _texts(question: str, labels: list[tuple[int, int]]) -> tuple[str, ...]:
-    """What stands after each label; nothing unless each has a text and none is a question of its own."""
+    """The text after each label; empty if a label has no text, or if a text is itself a question."""
     if len(labels) < 2:
         return ()
     ends = [*(start for start, _ in labels[1:]), len(question)]

@@ -1,7 +1,7 @@
-"""Think tags: how a text is split into rationale and answer, and how the two become one text.
+"""Think tags: splits a text into rationale and answer, and joins the two into one text.
 
-Everything that knows a think tag is here: the parser of teachers' completions, the judge, the dataset's rows, a
-student's replies. Pure, and linear in the length of a text. Does not look for an answer inside the part after the
+All code about think tags is here. The parser of teachers' completions, the judge, the dataset's rows and the scoring
+of replies use it. Pure, and linear in the length of a text. Does not look for an answer inside the part after the
 thinking (teacher/messages/parse.py, distill/answers/final_answer.py).
 """
 
@@ -86,7 +86,7 @@ def _tags_in(text: str) -> tuple[str, str] | None:
 
 
 def thinking_end(text: str) -> int:
-    """Where the text after the last closing tag of any kind begins; 0 without one."""
+    """The position after the last closing tag of any kind; 0 without a closing tag."""
     return max((text.rfind(closing) + len(closing) for _, closing in TAGS if closing in text), default=0)
 
 
@@ -100,9 +100,10 @@ def opened_thinking(rendered: str) -> str:
 
 
 def opened_by_prompts(texts: Iterable[str]) -> str:
-    """The opening tag that the prompts of these replies end with: most replies that close a block do not open it.
+    """The opening tag at the end of the prompts of these replies, inferred from the replies: most of those that close
+    a block do not open it.
 
-    Empty where they do not show that.
+    Empty if the replies do not show it.
     """
     votes: Counter[str] = Counter()
     for text in texts:
@@ -124,7 +125,7 @@ def join(rationale: str, answer: str, style: Style) -> str:
 def enclose(rationale: str, answer: str) -> str:
     """The raw text of a completion whose rationale came in a field of its own; `split` gives both back.
 
-    Without an answer nothing shows that the thinking ended, so the tag stays open.
+    Without an answer the thinking may not have ended, so the tag stays open.
     """
     if not rationale:
         return answer

@@ -2,12 +2,11 @@
 
 A secret is known by its value, by its place or by its form. Values: environment variables with a secret's name, the
 one that `api_key_env` names, passwords in URLs, secret options and environment entries of a recipe's servers. A known
-value of at least 8 characters is replaced by `***` wherever it stands, also as JSON, HTML, a URL, base64 or
-hexadecimal digits spell it; everything else in a text stays as it is. Places: the user part and the query of a URL,
-secret options of a command line, bearer tokens, cookies, passwords of a connection string, secret keys of a table.
-They are replaced in commands, addresses and messages, however short they are, and never in what a model wrote. Forms:
-how the keys of providers begin. They are replaced in messages; in a recipe or the environment they make a value
-known.
+value of at least 8 characters is replaced by `***` at every place, also in the spelling of JSON, HTML, a URL, base64
+or hexadecimal digits. The rest of the text stays unchanged. Places: the user part and the query of a URL, secret
+options of a command line, bearer tokens, cookies, passwords of a connection string, secret keys of a table. They are
+replaced in commands, addresses and messages, however short they are, and never in what a model wrote. Forms: how the
+keys of providers begin. They are replaced in messages; in a recipe or the environment they make a value known.
 
 `distill.artifacts` applies this to every file, `distill.commands.progress` to all output, `distill.errors` to every
 message. It imports nothing of the project. It does not find secrets in a user's own data.
@@ -188,7 +187,7 @@ def is_secret(name: str) -> bool:
     if any(word in _SECRET_WORDS or word.endswith("password") for word in words) or words[-1] == "authorization":
         return True
     before = words[-2] if len(words) > 1 else ""
-    # A variable of the environment is named for what it holds: TEACHER_KEY. An eos_token is a setting.
+    # The name of an environment variable says that it is a secret (TEACHER_KEY). An eos_token is a setting.
     variable = name.isupper()
     if name == "--token" or (variable and before and words[-1] in ("pat", "pwd", "pass")):
         return True
@@ -224,7 +223,7 @@ def unfinished(text: str) -> int:
 
 
 def message(text: str) -> str:
-    """A message, log line or address without known values and without what stands in a secret's place."""
+    """A message, log line or address without known secret values, and without values beside the names of secrets."""
     text = exact(text)
     if "@" in text:
         text = _without_userinfo(text, f"{MASK}@")
@@ -346,7 +345,7 @@ def text_bytes(data: bytes) -> bytes:
 
 
 def _spelt(value: str) -> set[str]:
-    """A value as it may stand in a text, a JSON string, a Python string, a page or a URL."""
+    """The spellings of a value in a text, a JSON string, a Python string, a page or a URL."""
     as_json = orjson.dumps(value.encode(errors="replace").decode())[1:-1].decode()
     as_ascii = json.dumps(value)[1:-1]
     escaped = value.encode("unicode_escape").decode()

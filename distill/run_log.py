@@ -1,9 +1,10 @@
 """The log of a run: `<run>/log.jsonl`, one JSON object a line, for the time after the terminal is closed.
 
-Commands and verbs write when they begin and end (exit code, seconds), the error that the user saw, and what modules
-of the project and libraries say through `logging` and `warnings`. Several processes append to one file; at 4 MiB it
-becomes `log.1.jsonl`, over an older one. No result depends on it and no fingerprint covers it: what cannot be
-written is left out, and the run goes on. Does not hold what a model wrote, nor progress (`progress.json`).
+Commands and verbs write their start and end (exit code, seconds) and the error that the user saw. Messages of
+`logging` and `warnings`, from the project and from libraries, go to the log, too. Several processes append to one
+file; at 4 MiB it becomes `log.1.jsonl`, over an older one. No result depends on the log and no fingerprint covers it:
+a line that cannot be written is left out, and the run continues. The log holds no text of models and no progress
+(`progress.json`).
 """
 
 import logging
@@ -48,8 +49,8 @@ _active: "_RunHandler | None" = None
 def recording(run: Path, verb: str, *, quiet: bool = False) -> Iterator[None]:
     """Log to a run until the block ends: the begin and the end of `verb`, and all messages between them.
 
-    Inside another block the file and `command` stay those of the outer one, and `verb` is the `stage` of the lines; a
-    verb inside itself is one. `quiet`: a process that works beside the one that logs begin and end.
+    Inside another block the file and `command` of the outer block stay, and `verb` is the `stage` of the lines; a
+    verb inside itself counts once. `quiet`: a process that works beside the one that logs begin and end.
     """
     if _active is None:
         interrupts.forget()  # of an earlier command in this process
@@ -109,7 +110,7 @@ def active() -> tuple[Path, str, str] | None:
 
 
 def is_open(run: Path) -> bool:
-    """Whether a command works on a run: the last line of its log is not that of a command's end.
+    """Whether a command works on a run: the last line of its log is not the end of a command.
 
     An open `distill view` does not count.
     """
@@ -234,7 +235,7 @@ def _shortened(text: str) -> str:
 
 
 def _append(path: Path, lines: bytes) -> None:
-    """Append whole lines by one write, which the system does not mix with that of another process."""
+    """Append whole lines by one write, which the system does not mix with the write of another process."""
     with ExitStack() as opened:
         file = opened.enter_context(path.open("ab+", buffering=0))
         if os.fstat(file.fileno()).st_nlink > 1 and not HIDES_LOCKED_BYTES:

@@ -1,7 +1,7 @@
 """How well each teacher's kept traces fit a student that has not learned from them.
 
-The values are those of the filter's signal `student` (student/inference/likelihood.py), measured with any checkpoint.
-The run's filter stage does not change.
+The values are the filter's signal `student` (student/inference/likelihood.py), measured with any checkpoint. The
+run's filter stage does not change.
 """
 
 import math
@@ -35,7 +35,7 @@ def fit_values(
 ) -> dict[str, dict[str, list[float]]]:
     """How well each teacher's kept traces fit a student: teacher to signal, or TOKENS, to the mean of each question.
 
-    `checkpoint`: a student that has not learned from these traces, such as that of the stage before them. At most
+    `checkpoint`: a student that has not learned from these traces, such as the student of the stage before. At most
     `per_teacher` traces of each are measured. What is measured is kept in `folder`, if one is given; the run's own
     filter stage stays as it is. Raises StaleError when the run was not filtered, DataError when nothing was kept.
     """

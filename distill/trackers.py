@@ -127,11 +127,11 @@ def _left_out(name: str, trackers: dict[str, Tracker]) -> Iterator[None]:
         yield
     except Exception as error:
         trackers.pop(name, None)
-        _log.warning("%s", redact.message(f"{name}: {error}; the run goes on without this tracker"))
+        _log.warning("%s", redact.message(f"{name}: {error}; the run continues without this tracker"))
 
 
 def _facts(recipe: Recipe, run: Path, stage: str) -> dict[str, Any]:
-    """How wandb and trackio name a stage of a run: the same for a run that goes on."""
+    """The name of a stage of a run for wandb and trackio; a continued run has the same name."""
     place = hashlib.sha256(f"{run.resolve()}/{stage}".encode()).hexdigest()[:16]
     teachers = {teacher.name: recipe.public_name(teacher.model) for teacher in recipe.teachers}
     config = redact.tree({"stage": stage, "seed": recipe.seed, "teachers": teachers})
@@ -141,7 +141,7 @@ def _facts(recipe: Recipe, run: Path, stage: str) -> dict[str, Any]:
 def _wandb(recipe: Recipe, run: Path, stage: str) -> Tracker:
     import wandb
 
-    # Not what it would send by itself: the command line, the output, the code, the host.
+    # Turn off its own data: the command line, the output, the code, the host.
     settings = wandb.Settings(console="off", disable_git=True, save_code=False, x_disable_meta=True)
     project, folder = os.environ.get("WANDB_PROJECT", _PROJECT), _folder(run, "wandb")
     return _of_run(wandb.init(project=project, dir=folder, settings=settings, **_facts(recipe, run, stage)))

@@ -11,11 +11,11 @@ from distill.question_options import read_options
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageRef:
-    """Where the encoded bytes of one image lie; pixels are decoded only when a model needs them.
+    """The place of the encoded bytes of one image; pixels are decoded only when a model needs them.
 
-    `column` is empty when `path` is the image file itself; otherwise `path` is a table (Parquet file or
-    datasets directory) and the bytes are item `index` of `column` in row `row`, or a file of which they are a range
-    (distill/data/images/image_cells.py).
+    `column` is empty when `path` is the image file itself; otherwise `path` is a table (Parquet file or datasets
+    directory), and the bytes are item `index` of `column` in row `row`; or `path` is a file, and the bytes are a
+    range of it (distill/data/images/image_cells.py).
     """
 
     sha256: str
@@ -43,12 +43,13 @@ class Sample:
         return self.answers[0] if self.answers else None
 
     def copy(self) -> "Sample":
-        """A sample for code from outside, which may change what it is given."""
+        """A copy of the sample for user code, which may change its argument."""
         return replace(self, meta=deepcopy(self.meta))
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The texts a multiple-choice question offers, in order: the row's list, else its question's."""
+        """The options of a multiple-choice question, in order: the row's list, else the options in the question's
+        text."""
         offered = self.meta.get("options")
         listed = tuple(str(option) for option in offered) if isinstance(offered, list | tuple) else ()
         return listed or read_options(self.question).texts

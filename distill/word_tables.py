@@ -18,7 +18,8 @@ def word_set(listed: str) -> frozenset[str]:
 
 
 def compile_listed(pattern: str, parts: Mapping[str, str] | None = None) -> re.Pattern[str]:
-    """A pattern of a table. A name in braces stands for one of the `parts`; line breaks are no part of a pattern."""
+    """A pattern of a table. A name in braces is replaced by one of the `parts`; line breaks are removed from a
+    pattern."""
     for name, part in (parts or {}).items():
         pattern = pattern.replace(f"{{{name}}}", part)
     return re.compile(pattern.replace("\n", ""))

@@ -143,7 +143,8 @@ def check(recipe: Recipe, measurers: Mapping[str, ModelSignal]) -> list[conditio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterInputs:
-    """What the result of a filter stage depends on: `fields` all but card and exports, `packaging` these."""
+    """What the result of a filter stage depends on: `fields`: all settings except card and exports; `packaging`: card
+    and exports."""
 
     generated: Manifest
     extractors: tuple[Extractor, ...]
@@ -152,7 +153,7 @@ class FilterInputs:
     packaging: str
 
     def packed(self, done: Manifest) -> bool:
-        """Whether the card and the exports of a result are those of these settings."""
+        """Whether the card and the exports of a result were made with these settings."""
         return done.inputs.get(_PACKAGING) == self.packaging
 
 
@@ -326,7 +327,7 @@ def _start_over(folder: Path) -> None:
         for path in (path for signal_folder in measured for path in signal_folder.rglob("*") if path.is_file()):
             new = following / path.relative_to(folder)
             new.parent.mkdir(parents=True, exist_ok=True)
-            if path.suffix == ".jsonl":  # a journal is appended to, and what was set aside stays as it is
+            if path.suffix == ".jsonl":  # a journal only grows, and files that were moved aside do not change
                 shutil.copy2(path, new)
             else:
                 link_or_copy(path, new)

@@ -13,8 +13,8 @@ the second round an agent brings the rows of a file from all partitions into the
 in a folder does. The agent that decides what is selected leads. One that takes over from it decides the same, and
 finds the units that are committed. When the stage is finished, all objects but the files are deleted.
 
-Where agents have decided file by file (filters/decision_units.py), the first round begins before the leader reads any
-trace, and signals that were measured across partitions join the rows in the second one.
+If agents have decided file by file (filters/decision_units.py), the first round begins before the leader reads
+traces; signals that were measured across partitions are added to the rows in the second round.
 """
 
 import heapq
@@ -112,7 +112,7 @@ class DatasetUnits:
         return self.agent.store
 
     def help(self) -> None:
-        """Work on the units of the present step, if there is one, until none of them is open."""
+        """Work on the units of the present step, if there is one, until all are committed."""
         try:
             step = Step(**orjson.loads(self.store.read(DATASET_STEP)))
         except FileNotFoundError:
@@ -155,7 +155,7 @@ class DatasetUnits:
         queue.require_all()
 
     def remove(self, but: str = "") -> None:
-        """Delete all objects but the files of the dataset, and but those of a result."""
+        """Delete all objects except the files of the dataset and the objects of a result."""
         store = self.store
         store.delete([DATASET_STEP])  # first: an agent that misses another object looks whether its step is over
         for folder in (FOLDER, f"{CLAIMS}/{FOLDER}"):
@@ -188,7 +188,7 @@ class DatasetUnits:
         return begun
 
     def _make_rows(self, unit: Unit, step: Step, workers: Workers) -> None:
-        """The rows of a partition, those of one file after those of another."""
+        """The rows of a partition, grouped by file."""
         data = self.store.read(rows_key(unit.work, unit.partition))
         measured = self.signals.read(unit.partition)
         rows = self._decided_rows(data, measured) if step.decided else pq.read_table(pa.BufferReader(data))

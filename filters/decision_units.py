@@ -4,8 +4,8 @@
                                        partitions of the run
 
 A file has whole questions. So an agent can decide on it alone where no rule reads what is measured across files, and
-no limit holds for the whole dataset. The rows of the dataset are in the order of the files: their places follow from
-the numbers of selected traces of all files, and agents begin to write rows before one of them has read all traces.
+no limit holds for the whole dataset. The rows of the dataset are in the order of the files, so their positions follow
+from the numbers of selected traces of all files. So agents begin to write rows before one agent has read all traces.
 """
 
 import shutil

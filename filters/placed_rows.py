@@ -36,14 +36,14 @@ class TracePartitions:
     """The partition of the run of every trace."""
 
     def __init__(self, names: Sequence[str], index: PlannedTraces, numbers: NDArray[np.int32]) -> None:
-        """`numbers` are those of the partitions among the `names`, for each planned trace; -1 for one without."""
+        """`numbers`: for each planned trace the index of its partition in `names`; -1 without a partition."""
         self.names, self.index, self.numbers = names, index, numbers
         live = np.flatnonzero(numbers >= 0)
         self.by_sample = live[order_of(index.sample_ids[live])]
         """The traces in the order of their samples, then of their ids."""
 
     def places(self) -> NDArray[np.int32]:
-        """The place of each trace among those of its partition."""
+        """The position of each trace in its partition."""
         order = np.argsort(self.numbers, kind="stable")
         numbers = self.numbers[order]
         places = np.empty(len(order), np.int32)
@@ -82,9 +82,9 @@ def rows_by_partition(
 
 
 def rows_in_files(parts: Iterable[tuple[pa.Table, int]], ids: Ids, file_rows: int) -> pa.Table:
-    """The rows of a partition, from tables of their ids and places, each with the number of rows before all of it.
+    """The rows of a partition, from tables of their ids and places, each with the number of rows before the table.
 
-    `ids` are those of the traces of the partition. Raises DataError where they do not belong together.
+    `ids`: the ids of the traces of the partition. Raises DataError where they do not belong together.
     """
     traces, places = [np.empty(0, ids.dtype)], [np.empty(0, np.int64)]
     for rows, before in parts:
@@ -92,7 +92,7 @@ def rows_in_files(parts: Iterable[tuple[pa.Table, int]], ids: Ids, file_rows: in
         places.append(rows[PLACE].to_numpy() + before)
     found, place = rows_of_ids(ids[order_of(ids)], np.concatenate(traces)), np.concatenate(places)
     if (found < 0).any():
-        raise DataError("selected traces are not those of their partition; delete filter/decisions/ in the store")
+        raise DataError("selected traces do not belong to their partition; delete filter/decisions/ in the store")
     return pa.table({_TRACE: found, FILE: place // file_rows, PLACE: place % file_rows})
 
 
@@ -148,7 +148,7 @@ def _selected(
 def _side_columns(
     tables: Tables, index: PlannedTraces, rows: NDArray[np.int64]
 ) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """What side tables hold of these traces: the columns that have any value."""
+    """The columns of side tables that have a value for these traces."""
     for family, files in tables.side.items():
         key, columns = SIDE[family]
         there = {name for file in files for name in pq.read_schema(file).names}

@@ -95,7 +95,8 @@ class SignalTables:
         return thread_map(read, self.units)
 
     def pull(self, folder: Path) -> tuple[dict[Path, Output], list[int]]:
-        """Write all files to a new folder: their digests by path, in order, and those of what they are made from."""
+        """Write all files to a new folder; returns their digests by path, in order, and the digests of their
+        inputs."""
         outputs: dict[Path, Output] = {}
         contents = []
         for path, output, content in thread_map(lambda unit: self._pull(unit, folder), self.units, _PULLED_AT_ONCE):
@@ -104,7 +105,7 @@ class SignalTables:
         return outputs, contents
 
     def pull_file(self, name: str, folder: Path) -> tuple[Path, Output, int]:
-        """Write the file of a range below a folder; its path, its digest, and that of what it is made from."""
+        """Write the file of a range below a folder; returns its path, its digest, and the digest of its inputs."""
         return self._pull(self._unit(name), folder)
 
     def read_partitions(self, name: str) -> NDArray[np.int32]:
@@ -136,7 +137,8 @@ class SignalTables:
         attempt.commit({"traces": len(rows)})
 
     def _make(self, unit: Unit, path: Path) -> tuple[pa.Table, Output, int]:
-        """Write the file of a range; its rows, its digest, and that of the traces and samples of its rows."""
+        """Write the file of a range; returns its rows, its digest, and the digest of the traces and samples of its
+        rows."""
         rows = self.signals.read_range(int(unit.partition), self.partitions).sort_by("id")
         path.parent.mkdir(parents=True, exist_ok=True)
         scheme = corpus_scheme(self.signals.recipe)

@@ -2,8 +2,8 @@
 
     filter/signals/<fingerprint>/*   attempts and commits, by what measures the signals
 
-A partition of the run is a range of images. Its signals are in pieces by ranges of sample ids, so that the files of a
-run in a folder, each of which holds a range of samples, are put together from pieces (filters/signal_tables.py).
+A partition of the run is a range of images. Its signals are in pieces by ranges of sample ids, because each file of
+signals in a folder holds a range of samples; filters/signal_tables.py joins the pieces.
 """
 
 import time
@@ -210,9 +210,9 @@ class SignalUnits:
         return b"".join(thread_map(lambda unit: self._read_file(unit, _HASHES), self.units))
 
     def bring_copies(self, index: PlannedTraces, numbers: NDArray[np.int32], path: Path) -> None:
-        """Let an index read the traces that every partition has copied from a file; `numbers` tell their partitions.
+        """Let an index read the traces that every partition has copied from a file; `numbers`: their partitions.
 
-        Pages and checks show the traces with the smallest ids, and those of the samples with the smallest ids.
+        Pages and checks show the traces with the smallest ids, and the traces of the samples with the smallest ids.
         """
         is_copied = self._is_copied(index)
         rows, starts, size = list[NDArray[np.int64]](), list[NDArray[np.int64]](), 0

@@ -1,6 +1,6 @@
 """Overlap of one training source with evaluation sources, row by row (`filters.signals.families.contamination`):
 
-- pair: a row asks a test question about the same picture, or, where neither has a picture, asks a test question;
+- pair: a row asks a test question about the same image, or both have no image and the same question;
 - image: a row shows a picture of the test set under another question;
 - text: a row asks in the words of a test question, about another picture. Templates do that; it is no leak.
 
@@ -156,7 +156,7 @@ class Leaks:
     """False when the time was up."""
 
     def overlap(self, test: Test, only: Collection[str] | None = None) -> Overlap:
-        """What it has in common with one evaluation source; `only`: the ids of the samples that count."""
+        """The overlap with one evaluation source; `only`: the ids of the samples that count."""
         rows = [row for row in self.table.to_pylist() if row["evaluation"] == test.name]
         rows = [row for row in rows if only is None or row["sample"] in only]
         leaking = sorted(

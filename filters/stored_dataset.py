@@ -58,7 +58,7 @@ class StoredDataset:
     begun: Begun | None = None
 
     def start(self, task: DatasetTask) -> "_Writing":
-        """Let the other agents begin, unless they have, and say how this one goes on."""
+        """Let the other agents begin, if they have not, and return the next work of this agent."""
         if self.begun is not None and not task.unreadable:
             return self._go_on(task, self.begun)
         folder, store = task.folder, self.units.store
@@ -129,7 +129,7 @@ class _Writing:
     have_sides: bool = False
 
     def begin(self, number: int) -> Step:
-        """Tell all agents that a round begins."""
+        """Announce to all agents that a round begins."""
         step = self._step(number)
         self.units.store.put(DATASET_STEP, canonical(asdict(step)))
         return step

@@ -1,7 +1,7 @@
 """`distill filter --what-if`: what another policy would keep and select, by the signals already measured.
 
 Nothing is measured and nothing is written: rules are applied to the signals, traces are ranked and counted. The
-decisions are those of `filters.decisions.decide`.
+decisions come from `filters.decisions.decide`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

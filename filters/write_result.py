@@ -125,7 +125,7 @@ class ResultWriter:
     def _describe(self) -> tuple[Described, dataset_checks.Health, dict[Path, int]]:
         """Count the decisions, and write arms, checks and the report of them, while processes write the dataset.
 
-        Each step reads the signals with a peak of its own: what it freed goes back before the next one begins.
+        Each step has its own memory peak; its freed memory goes back to the system before the next step begins.
         """
         from filters.report import page
 

@@ -66,10 +66,10 @@ def evaluate(
 ) -> Manifest:
     """Ask, judge, compare, report.
 
-    `jobs` students are asked at a time, each in a new process with its share of the cores, and a card of its own if
-    there are several; a script that calls this needs its `if __name__ == "__main__"`. `vllm` and `connect` ask
-    students that are served (collect_replies.Engines). Raises StaleError when an arm's stage is unfinished or
-    settings changed, another InputError for a student that cannot be asked, before any is.
+    `jobs` students are asked at a time, each in a new process with its share of the cores, and its own card if there
+    are several. A script that calls this needs `if __name__ == "__main__"`. `vllm` and `connect` ask students that
+    are served (collect_replies.Engines). Raises StaleError when an arm's stage is unfinished or settings changed,
+    another InputError for a student that cannot be asked, before any is.
     """
     started = time.perf_counter()
     arms = students.evaluated_students(recipe, run)
@@ -123,7 +123,7 @@ def evaluate(
 
 
 def _embedded_seconds(recipe: Recipe, arms: Mapping[str, EvaluatedStudent], replies: Mapping[Key, Reply]) -> float:
-    """The seconds of the replies that a stopped evaluation left; those of a server overlap, so they are no time."""
+    """The seconds of the replies of a stopped evaluation. Replies of a server overlap, so they do not count."""
     if recipe.eval.engine != "embedded":
         return 0.0
     embedded = {evaluated.identity for evaluated in arms.values() if evaluated.server is None}

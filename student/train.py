@@ -54,13 +54,13 @@ def train(
 ) -> Manifest:
     """Train every stage that is not finished, or `stage` alone; the manifest of all stages, or of that one.
 
-    `jobs` stages are trained at a time, each in a new process (a script that calls this needs its
-    `if __name__ == "__main__"`) with its share of the cores, and a card of its own if there are several; a stage
-    waits for the one that it starts from. A process that no stage needs does the work of `beside`.
+    `jobs` stages are trained at a time, each in a new process with its share of the cores, and its own card if there
+    are several. A script that calls this needs `if __name__ == "__main__"`. A stage waits for the stage that it
+    starts from. A process that no stage needs does the work of `beside`.
 
-    `fresh` sets earlier work aside: all of it, or with `stage` that stage and those that start from it. Raises
-    StaleError when something finished was made from other settings, and when `stage` starts from an unfinished one;
-    DataError when a finished student is damaged.
+    `fresh` moves earlier work aside: of all stages, or with `stage` of this stage and of the stages that start from
+    it. Raises StaleError when something finished was made from other settings, and when `stage` starts from an
+    unfinished one; DataError when a finished student is damaged.
     """
     if recipe.student is None or not recipe.stages:
         raise RecipeError(f"{recipe.path}: training needs a [student] section and at least one [[stages]] block")

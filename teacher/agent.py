@@ -75,7 +75,7 @@ class Agent:
         source: PlanSource,
         jobs: Sequence[TeacherJob] = (),
     ) -> None:
-        """`jobs` are those of a plan that is open already."""
+        """`jobs`: the jobs of an open plan."""
         self._teachers = teachers
         self._progress = progress
         self._source = source
@@ -183,7 +183,7 @@ class Agent:
 
 
 class TeacherFeed:
-    """The requests of one teacher from all plans that are open, those of the oldest one first."""
+    """The requests of one teacher from all open plans, oldest plan first."""
 
     def __init__(self, agent: Agent) -> None:
         self.changed = asyncio.Event()

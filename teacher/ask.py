@@ -53,7 +53,7 @@ def open_teacher(
     max_tokens: int,
     on_completion: Callable[[Completion], None] = lambda _: None,
 ) -> Iterator[Ask]:
-    """A function that asks this teacher, greedily. Its server's log goes to `folder`.
+    """A function that asks this teacher, greedily. The log of its server is in `folder`.
 
     `on_completion` gets each reply as the engine has it, and each error.
 

@@ -70,7 +70,7 @@ def require_placeholders(prompt: str, known: tuple[str, ...], where: str) -> Non
 
 
 def unknown_braces(prompt: str, known: tuple[str, ...]) -> list[str]:
-    """Words that stand alone in braces and are no placeholders: they are sent as they are."""
+    """Single words in braces that are no placeholders; they are sent unchanged."""
     return [word for word in re.findall(r"(?<![\w{\\]){([A-Za-z_]\w*)}(?!})", prompt) if word not in known]
 
 

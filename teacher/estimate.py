@@ -196,7 +196,7 @@ def sample_usage(
 ) -> tuple[int, int | None, int | None] | None:
     """Traces, prompt tokens and output tokens that a sample took of a teacher; None while it is not done.
 
-    Tokens are None where the server did not report those of a reply.
+    Tokens are None if the server did not report the tokens of a reply.
     """
     state = policy.state_of(sample)
     if not state.done:
@@ -301,7 +301,7 @@ def _cost(teacher: Teacher, prompt: Amount | None, output: Amount | None, second
 
 
 def total_time(recipe: Recipe, forecasts: Mapping[str, Forecast]) -> Amount | None:
-    """The time of all teachers: those of a round work together, the rounds follow one another."""
+    """The time of all teachers: the teachers of a round work at the same time, and rounds follow one another."""
     total = Amount()
     for group in group_teachers(recipe.teachers):
         times: list[Any] = [forecasts[teacher.name].seconds for teacher in group]

@@ -1,8 +1,7 @@
 """The verb: let the teachers write reasoning traces.
 
-Works out from the recipe, the samples and the traces on disk what is still wanted, asks for exactly that, appends
-each trace as soon as it is finished, and writes the manifest last. After a kill the same command goes on where it
-stopped.
+Computes the missing traces from the recipe, the samples and the traces on disk. Asks for these traces, appends each
+finished trace at once, and writes the manifest last. After a kill the same command continues.
 
 Programs call `distill.generate`: it also compares the questions with the test data, which needs the filters.
 """
@@ -48,14 +47,14 @@ def generate(
 ) -> Manifest:
     """Let the teachers of a recipe answer [data.questions]; traces go to `<run>/generate/<teacher>/`.
 
-    `limit` asks about that many samples only, spread over the domains by content. `fresh` plans again after settings
-    have changed and asks again for traces that ended in an error; traces that are still wanted are kept, the others
-    stay in the journals unused. A finished stage with the same settings, source and limit is returned as it is, after
+    `limit` asks about that many samples only, spread over the domains by content. `fresh` plans again after a change
+    of settings, and asks again for traces that ended in an error. Traces that are still wanted are kept; the others
+    stay unused in the journals. A finished stage with the same settings, source and limit is returned as it is, after
     asking again what failed for a passing reason if its server is there.
 
-    Raises RecipeError, DataError, ModelError and StaleError for what the user has to change, TeacherError for a
-    server that does not answer, CircuitOpen when too many requests fail, StorageError for a full disk, BusyError
-    when another process works on the run.
+    Raises RecipeError, DataError, ModelError and StaleError for faults that the user must correct; TeacherError for a
+    server that does not answer; CircuitOpen if too many requests fail; StorageError for a full disk; BusyError if
+    another process works on the run.
     """
     folder = Path(run) / "generate"
     sources.require_there(recipe, ASKED)
@@ -87,7 +86,7 @@ def generate(
         stage = Generation(recipe, models, question_plan.read_plan(folder), on_progress)
         if fresh:
             stage.ask_failed_again()
-        if earlier is not None:  # what is only asked again because it may pass today is not worth waiting for
+        if earlier is not None:  # requests that are only tried again, because they may pass now, are not worth a wait
             stage.start_patience_s = 0.0
         offline = _answer(stage)
         if offline and earlier and (folder / MANIFEST).exists():

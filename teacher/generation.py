@@ -91,7 +91,7 @@ class Generation:
 
     @property
     def is_shared(self) -> bool:
-        """Whether the plan is that of a unit, which any machine may work on."""
+        """Whether the plan belongs to a unit, on which any machine may work."""
         return self._unit is not None
 
     def ask_failed_again(self) -> None:
@@ -100,7 +100,8 @@ class Generation:
             index.errors.clear()
 
     def _new_progress(self, on_progress: ProgressCallback) -> GenerateProgress:
-        """Progress that starts with the traces of earlier runs; those of other samples count when these are drawn."""
+        """Progress that starts with the traces of earlier runs; traces of other samples count when these samples are
+        drawn."""
         outcomes = sum((tally.outcomes for tally in self.finals.tallies().values()), Counter[str]())
         done = outcomes.total()
         teachers = (teacher for teacher in self.recipe.teachers if teacher.after is None)
@@ -109,7 +110,7 @@ class Generation:
         return GenerateProgress(on_progress, done=done, total=done + round(left * first_attempts), outcomes=outcomes)
 
     def jobs(self, group: Sequence[Teacher]) -> list["TeacherJob"]:
-        """Work of those of a group that have something to do, or may get it from one another."""
+        """The work of the teachers of a group that have requests, or may get requests from one another."""
         policies = teacher_policies(self.recipe, self.models, self.indexes, include_failures=False)
         jobs: dict[str, TeacherJob] = {}
         for teacher in group:

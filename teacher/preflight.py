@@ -1,8 +1,8 @@
 """Checks before a run: every row, image and setting, and an estimate of what the run will take.
 
 No server, GPU or torch is needed. The plan of the source is kept for the next run, unless that would damage a
-finished stage. Estimates come from existing traces, such as those of a probe; without any there are only upper
-bounds.
+finished stage. Estimates come from existing traces, such as the traces of a probe; without traces there are only
+upper bounds.
 """
 
 import math
@@ -59,9 +59,9 @@ def preflight(
 ) -> str:
     """Check everything that a run of `generate` depends on but its servers; the findings as text.
 
-    With `probe` the teachers are asked about that many samples first, domains taking turns; their traces are those of
-    the run and are kept. Raises what `generate` would raise: RecipeError, DataError, ModelError, StaleError; for what
-    a teacher lacks, all of it at once.
+    With `probe` the teachers are first asked about this number of samples, from all domains in turn; the run keeps
+    these traces. Raises what `generate` would raise: RecipeError, DataError, ModelError, StaleError; one error names
+    all problems of the teachers.
     """
     models = question_plan.check_teachers(recipe)
     folder = run / "generate"
@@ -75,7 +75,7 @@ def preflight(
         else:
             pending = question_plan.write_pending_plan(recipe, folder, limit=limit, inputs=None if fresh else now)
             if done or (fresh and (folder / SAMPLES).is_file()):
-                # Later stages may still be working with what is there.
+                # Later stages may still use the present files.
                 plan = question_plan.read_pending_plan(pending)
             else:
                 question_plan.install_plan(pending, folder, now)
@@ -171,7 +171,7 @@ def _teacher_table(recipe: Recipe, usages: Mapping[str, TeacherUsage]) -> str:
     counted = ("questions", "traces at most", "there", "prompt tokens", "output tokens")
     head = ("teacher", *counted, "disk", "time", "cost")
     if any(estimate.measured for estimate in forecasts.values()):
-        notes.append("tokens, disk, time and cost are those of the remaining work, with 95 % intervals")
+        notes.append("tokens, disk, time and cost cover the remaining work, with 95 % intervals")
     time = total_time(recipe, forecasts)
     if time and len(recipe.teachers) > 1:
         notes.append(f"all teachers: {_format_time(time)}")

@@ -66,7 +66,7 @@ class GenerateProgress:
         self._cost += teacher.price.hour * seconds / 3600
 
     def count(self, teacher: Teacher, record: Mapping[str, Any], *, stands: bool = True) -> None:
-        """Count a reply with its tokens; it is one of the run's traces if it `stands`, not if an attempt follows."""
+        """Count a reply with its tokens; it is a trace of the run only if it `stands`: no further attempt follows."""
         output = output_tokens(record["usage"], record["outcome"])
         if stands:
             self._done += 1
@@ -86,8 +86,8 @@ class GenerateProgress:
     def facts(self, idle_s: float = 0.0) -> dict[str, Any]:
         """Figures of this process in this round so far, for those who watch a run of several processes.
 
-        `planned` are traces that the plan of a run counts: none of teachers that come after others.
-        `idle_s` of its seconds do not count.
+        `planned`: traces that the plan of a run counts, without teachers that have `after`. `idle_s` of its seconds
+        do not count.
         """
         return {
             "traces": self._done - self._resumed,

@@ -1,6 +1,6 @@
 """Begins a run in an object store with the traces that a run in a folder has, so that none is paid for twice.
 
-The traces that the plan of the store asks for are sealed in its units, as an agent leaves them that was killed: each
+The traces that the plan of the store asks for are sealed in its units, like the traces of a killed agent. So each
 agent that opens a unit begins with them. Errors are left out, so they are asked again. Nothing is asked here.
 """
 

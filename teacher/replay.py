@@ -32,9 +32,9 @@ from teacher.store.trace_journal import trace_parts
 def replay(recipe: Recipe, run: Path, trace_id: str, *, resend: bool = False) -> dict[str, Any]:
     """The request behind a trace, given by its id or the beginning of it; with `resend` the answer of today, too.
 
-    Images are inside the body, whichever way they went, so that it can be sent from anywhere, for example with
-    `distill generate RECIPE --replay ID | jq .body | curl -H 'content-type: application/json' -d @- URL`. The key is
-    named, not shown, and need not be set. Raises DataError for an unknown id, StaleError when the
+    Images are inside the body, also if the run sent them by path. So the body can be sent from any machine, for
+    example with `distill generate RECIPE --replay ID | jq .body | curl -H 'content-type: application/json' -d @-
+    URL`. The key is named, not shown, and need not be set. Raises DataError for an unknown id, StaleError when the
     recipe has changed since, TeacherError when a server does not answer.
     """
     folder = run / "generate"

@@ -1,8 +1,7 @@
 """A teacher scores given texts: the likelihood of each token, with the picture, without it, or both.
 
-Every score is appended to a journal as soon as it is there, so a killed run loses at most what is in flight, and the
-same command goes on with what is missing. Does not choose texts (distill/wiring/scored_traces.py) or
-use scores.
+Every score is appended to a journal at once. So a killed run loses only the requests in flight, and the same command
+asks for the missing scores. Does not choose texts (distill/wiring/scored_traces.py) or use scores.
 """
 
 import hashlib

@@ -6,10 +6,10 @@
     run/recipe.toml, run/generate/*    the run directory without its journals, which commits hold
 
 One process reads the source when the run begins. Each process is an agent: it claims open units and works on them.
-What is sealed and committed is in the store, so the same command joins or goes on from any machine. Images that are
-in no store must be at the same paths on all machines. Teachers that take turns are asked in rounds: a round begins
-when all units of the round before are committed, so a process starts the server of a teacher once. At the end one
-agent collects the journals in its scratch folder, and the stage is finished there as a run in a folder is.
+Sealed and committed work is in the store, so the same command joins or continues the run from any machine. Images
+that are in no store must be at the same paths on all machines. Teachers that take turns are asked in rounds: a round
+begins when all units of the round before are committed, so a process starts the server of a teacher once. At the end
+one agent collects the journals in its scratch folder, and the stage is finished there as a run in a folder is.
 """
 
 import secrets
@@ -247,7 +247,7 @@ def _ask_units(
 
 
 def _open_units(plan: Mapping[str, Any], committed: Collection[Unit], aside: Collection[Unit]) -> list[Unit]:
-    """The open units of the first round that has any; those of partitions whose earlier rounds are committed."""
+    """The open units of the first round with open units, in partitions whose earlier rounds are committed."""
     ready = sorted(plan["partitions"])
     for number in range(len(plan["rounds"])):
         units = [Unit(round=number, partition=name) for name in ready]

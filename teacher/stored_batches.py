@@ -5,9 +5,9 @@
     batches/<teacher>/000001/batch           created once: the server's id of the batch; empty where none was made
     claims/batches/<teacher>/000001/000001   created once: the agent that has taken over from one that was lost
 
-The record with the next number can be created once. So an agent that loses it reads the record that came first, and a
-request is in one batch at a time, whatever agents work on its unit. Only the agent of a record has its batch created,
-or, where that agent is lost, the one that claims the record.
+The record with the next number can be created once. So an agent that comes second reads the first record, and a
+request is in one batch at a time, also if several agents work on its unit. Only the agent of a record has its batch
+created, or, where that agent is lost, the one that claims the record.
 """
 
 import secrets

@@ -4,9 +4,9 @@
     <unit>/<attempt>/<teacher>/drawn/segment-*  samples that the agent has drawn, by id, while others work on the unit
     <unit>/<attempt>/<teacher>/segment-*        its traces, as for every attempt
 
-At the end of a run an agent without a unit joins one of others and draws its samples from elsewhere. Each leaves to
-the others what they have drawn and takes their traces over, so all come to the end together; the one that commits
-first counts. Samples that a lost agent has drawn go to a living one.
+At the end of a run an agent without a unit joins one of others and draws its samples from elsewhere. Each agent skips
+the samples that the others have started, and takes over their traces, so all end at about the same time; the first
+commit counts. Samples that a lost agent has drawn go to a living one.
 """
 
 from collections import deque

@@ -37,7 +37,7 @@ def seal_left_over(attempt: Attempt, folder: Path, streams: Sequence[str]) -> No
 
 
 def seal_missing(attempt: Attempt, stream: str, lines: Iterable[bytes]) -> None:
-    """Seal those of some whole lines of a stream that no earlier attempt has sealed."""
+    """Seal the given whole lines of a stream, without lines that an earlier attempt has sealed."""
     known = {line for data in attempt.sealed(stream) for line in data.splitlines(keepends=True)}
     if left := [line for line in lines if line not in known]:
         attempt.seal(stream, b"".join(left))

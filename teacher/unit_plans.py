@@ -53,7 +53,7 @@ class UnitPlans:
         scratch: Path,
         progress: GenerateProgress,
     ) -> None:
-        """`plan` is that of the run (`distill.units.run_state.PLAN_KEY`)."""
+        """`plan`: the plan of the run (`distill.units.run_state.PLAN_KEY`)."""
         self._recipe, self._models, self._queue, self._agent = recipe, models, queue, queue.agent
         self._rounds: list[list[str]] = [each["teachers"] for each in plan["rounds"]]
         self._planned_by: str = plan["attempt"]
@@ -104,7 +104,9 @@ class UnitPlans:
             for teacher in route(self._recipe.teachers, sample)
         )
         images = set(image_shards.stored_refs(sample_files.read_samples(folder / SAMPLES)))
-        with self._changing_images:  # named before a look at what is there, which another unit's end may remove
+        with (
+            self._changing_images
+        ):  # named before the files are listed, because the end of another unit may remove files
             self._images[attempt.name] = images
         image_shards.fetch_shards(self._store, self._planned_by, images, unit.partition)
         before, names = self._rounds[: unit.round], self._rounds[unit.round]

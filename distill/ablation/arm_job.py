@@ -150,7 +150,8 @@ def _filter_settings(recipe: Recipe) -> dict[str, Any]:
 
 
 def _of_part(part: Path, made: Manifest) -> Mapping[str, Any]:
-    """The noted settings of a part that are compared: of a filter those of the recipe, of others all."""
+    """The recorded settings of a part that are compared: for a filter the settings of the recipe, for other parts
+    all."""
     if part != Path("filter"):
         return made.fields
     return {key: value for key, value in made.fields.items() if key.startswith("filter.") and key != "filter.signals"}

@@ -93,7 +93,7 @@ def _arm(recipe: Recipe, name: str, seed: int, budget: Budget | None, share: flo
 
 
 def _changed_by(value: str, recipe: Recipe, values: dict[str, Any], name: str) -> str:
-    """Let code from outside change a recipe's values; returns what it says of the change. Raises RecipeError."""
+    """Let user code change a recipe's values; returns its description of the change. Raises RecipeError."""
 
     def lacking(loaded: Any) -> str:
         if not callable(loaded):
@@ -109,7 +109,9 @@ def _changed_by(value: str, recipe: Recipe, values: dict[str, Any], name: str) -
     except FAILURES as error:
         raise RecipeError(f"{key} = {value!r} failed: {describe(error)}; correct the function") from error
     if not isinstance(about, str):
-        raise RecipeError(f"{key} = {value!r} returned {about!r:.60}; it returns a text that says what it changed")
+        raise RecipeError(
+            f"{key} = {value!r} returned {about!r:.60}; it must return a text that describes the change"
+        )
     return about
 
 
@@ -181,7 +183,9 @@ def _change(name: str) -> _Change:
     if kind in _NAMED and rest:
         return lambda draft: _NAMED[kind](draft, rest)
     names = [*_ready(), *(f"{each}_…" for each in _NAMED)]
-    raise RecipeError(f"ablate: there is no arm {name!r}; ready: {', '.join(names)}; or define [ablate.own.{name}]")
+    raise RecipeError(
+        f"ablate: there is no arm {name!r}; built-in arms: {', '.join(names)}; or define [ablate.own.{name}]"
+    )
 
 
 def _unchanged(draft: Draft, name: str) -> tuple[str, str]:

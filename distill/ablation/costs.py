@@ -36,7 +36,7 @@ class Seconds:
 
 
 def measured_folder(planned: Arm, folder: Path) -> Path:
-    """The run directory whose evaluation is that of the arm: its own, or that of its last round."""
+    """The run directory with the evaluation of the arm: its own directory, or its last round."""
     return pass_folder(folder, planned.rounds)
 
 
@@ -65,7 +65,7 @@ def seconds(planned: Arm, folder: Path, studied: str) -> Seconds:
 
 
 def _stages(planned: Arm, folder: Path) -> Iterator[tuple[str, Path]]:
-    """The name and folder of every trained stage of an arm, those of its rounds too."""
+    """The name and folder of every trained stage of an arm, also of its rounds."""
     yield from ((stage.name, folder / "train" / stage.name) for stage in planned.recipe.stages)
     for number in range(1, planned.rounds + 1):
         yield planned.stage, pass_folder(folder, number) / "train" / planned.stage

@@ -1,6 +1,6 @@
 """Arms that fail: which errors end one arm and which the whole ablation, and the note that a failed arm leaves.
 
-The note lies in the run directory of the arm. It goes when the arm is begun again (distill/ablation/arm_job.py).
+The note lies in the run directory of the arm. It is deleted when the arm starts again (distill/ablation/arm_job.py).
 """
 
 import logging
@@ -63,7 +63,7 @@ def noted_failures(run: Path, names: Iterable[str]) -> dict[str, dict[int, str]]
 
 
 def reasons(by_seed: Mapping[int, str], seeds: int = 0) -> str:
-    """One text for the seeds of an arm; a reason that all `seeds` have stands without their names."""
+    """One text for the seeds of an arm; a reason that holds for all `seeds` does not name them."""
     grouped = {reason: [seed for seed in by_seed if by_seed[seed] == reason] for reason in by_seed.values()}
     return "; ".join(
         reason if len(of_reason) == seeds else f"{seed_names(sorted(of_reason))}: {reason}"

@@ -1,4 +1,4 @@
-"""What an ablation will be able to find, and what it costs: stated before its runs, and kept beside their results.
+"""The power and the cost of an ablation, stated before its runs and stored beside the results.
 
 The statement covers all studies of a recipe. How much seeds differ is assumed, or known from earlier results in the
 same run directory.

@@ -32,8 +32,8 @@ def cards(
 ) -> list[gallery.GalleryCard]:
     """The gallery's questions from the predictions of one seed of every arm, under the arm's name.
 
-    Questions gained and lost are those of the reference against the student before the stage under study, else
-    against the first other arm. `arm_teachers`: whose traces an arm learned from, where that differs between arms.
+    Questions gained and lost compare the reference with the student before the stage under study, else with the first
+    other arm. `arm_teachers`: whose traces an arm learned from, where that differs between arms.
     """
     names = [reference, *(name for name in predictions if name != reference)]
     before = next((name for name in (*_BEFORE, *names[1:]) if name in predictions), reference)

@@ -53,7 +53,8 @@ def write(
 ) -> Manifest:
     """Write results.json, report.html and the manifest to `folder`.
 
-    `fits`: those of `teacher_fits.fit_values`, or why there are none. `skipped` and `failed`: arms with the reason.
+    `fits`: the values of `teacher_fits.fit_values`, or the reason why there are none. `skipped` and `failed`: arms
+    with the reason.
     """
     results = table(recipe, folder, outcomes, skipped, fits, failed=failed)
     write_bytes(folder / RESULTS, orjson.dumps(results, option=orjson.OPT_INDENT_2) + b"\n")
@@ -241,7 +242,7 @@ def effect(
     *,
     domain: str | None = None,
 ) -> dict[str, Any]:
-    """Accuracy of one arm minus that of another, paired by question and training seed; by seed too.
+    """Accuracy of one arm minus the accuracy of another, paired by question and training seed; also by seed.
 
     Only seeds that both arms have count. `detectable`: the smallest true difference that such runs find with a
     probability of 80 %. `sd`: standard deviations of its parts.
@@ -256,9 +257,9 @@ def effect(
         by_seed[str(number)] = {"delta": alone.delta, "ci95": alone.ci95, "p": alone.p}
     values: dict[str, Any] = {"delta": result.delta, "ci95": result.ci95, "p": result.p}
     values |= {"detectable": result.detectable if math.isfinite(result.detectable) else None, "by_seed": by_seed}
-    if len(seeds) == 1:  # a test for shares is exact where few questions differ; that of means is not
+    if len(seeds) == 1:  # the test for shares is exact if few questions differ; the test of means is not
         values |= by_seed[str(seeds[0])]
-    if result.standard_error == 0:  # all questions alike: those of one seed know more than their spread, which is 0
+    if result.standard_error == 0:  # all questions agree, so their spread is 0; the interval of one seed is wider
         values |= {**by_seed[str(seeds[0])], "detectable": None}
     return values | ({"sd": asdict(result.deviations)} if result.deviations else {})
 

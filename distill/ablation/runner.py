@@ -47,7 +47,7 @@ from distill.types import Progress, ProgressCallback, unwatched
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedArms:
-    """The arms and seeds that a command asks for; by default those of the recipe."""
+    """The arms and seeds that a command names; default: the arms and seeds of the recipe."""
 
     arms: Sequence[str] = ()
     study: str | None = None
@@ -190,7 +190,7 @@ class _Work:
     def _run_jobs(
         self, first: Sequence[Job], others: Sequence[Job], processes: int
     ) -> Iterator[tuple[Job, DistillError | None]]:
-        """Run jobs, several at a time; yield each one as it ends, with what it failed with."""
+        """Run jobs, several at a time; yields each job when it ends, with its error if it failed."""
         if processes == 1:
             for job in (*first, *others):
                 problem = None
@@ -225,9 +225,9 @@ def _is_left_out(job: Job, problem: DistillError) -> bool:
 
 
 def _set_aside(folder: Path) -> None:
-    """Move arms, what they share and the statement of power to `previous`, over older ones; links hold.
+    """Move arms, their shared parts and the statement of power to `previous`, over older ones; links stay valid.
 
-    Arms of which none is finished, such as those of a command that was stopped after --fresh, replace none there.
+    If no arm is finished, for example after a command was stopped after --fresh, the arms in `previous` stay.
     """
     previous = folder / "previous"
     is_finished = any((folder / ARMS).glob(f"*/seed-*/eval/{MANIFEST}"))

@@ -1,4 +1,5 @@
-"""The typed answer judge and the metrics that published results use. Imports nothing of the rest but the floor."""
+"""The typed answer judge and the metrics that published results use. Imports only the lowest layer of the project
+(errors, text helpers)."""
 
 from typing import TYPE_CHECKING
 

@@ -79,7 +79,8 @@ def infer_type(gold: str) -> str:
 def looks_like(gold: str, answer_type: str) -> bool:
     """Whether a gold answer may be of a type that its row states: "3" is no date, and "noon" no number.
 
-    Some right ones do not look like theirs ("Monday" as a date), so most answers of a source tell, not one.
+    Some right answers do not have the form of their type ("Monday" as a date), so most answers of a source decide,
+    not a single one.
     """
     return answer_type not in _LIKE or infer_type(gold) in _LIKE[answer_type]
 

@@ -1,9 +1,9 @@
 """What concludes an answer that reasons: the last sentence of a chain of thought, or the clause after "so".
 
 Reads the form of the text only. A text has a conclusion if its last sentence holds a word such as "so" or
-"therefore" or an arrow, or if it ends a chain of at least three sentences and speaks of what the question asks for
-more than the sentences before it. A last sentence that takes something back, doubts or goes on to another thing is
-none, unless the question itself has that word.
+"therefore", or an arrow. It also has one if the text has at least three sentences and the last sentence has the most
+words of the question. A last sentence that retracts, doubts or starts another subject is no conclusion, unless the
+question itself has the word for this.
 """
 
 import re
@@ -100,7 +100,7 @@ _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 
 
 def _goes_on(sentence: str, question: str) -> bool:
-    """Whether a sentence takes something back, doubts or goes on, with a word that its question lacks."""
+    """Whether a sentence retracts, doubts or continues with another subject, by a word that its question lacks."""
     asked = question.casefold()
     return len(sentence) > _LONGEST_SENTENCE or any(
         word.casefold() not in asked for word in _GOES_ON.findall(sentence)

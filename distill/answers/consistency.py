@@ -2,9 +2,9 @@
 
 The conclusion is the answer that the rationale marks ("the answer is 7", a box), else its last sentence. It is
 compared with the answer as a prediction is compared with a gold answer. The module is cautious: a last sentence
-without a result contradicts nothing, nor does an aside after the result. An unmarked sentence can contradict a
-number, a year or a choice, but not a text. It reads English; in other languages only equations and marked answers. It
-does not check whether conclusion or answer is correct.
+without a result, or an aside after the result, contradicts nothing. An unmarked sentence can contradict a number, a
+year or a choice, but not a text. It reads English; in other languages only equations and marked answers. It does not
+check whether conclusion or answer is correct.
 """
 
 import re
@@ -75,7 +75,7 @@ def find_conclusion(reasoning: str) -> StatedAnswer | None:
 
 
 def _states_other_number(stated: StatedAnswer, reason: str, answer: str) -> bool:
-    """Whether an unmarked sentence names one result, and the answer's number stands nowhere near."""
+    """Whether an unmarked sentence names one result, and the answer's number is not near it."""
     if reason not in ("other_value", "other_year") or ASIDE.search(stated.text):
         return False
     if re.search(r"[^\W\d_]", stated.text) and not _RESULT.search(stated.text):

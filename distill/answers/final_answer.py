@@ -1,8 +1,8 @@
 """The final answer in what a model says: boxed, after a cue such as "the answer is", or the text itself.
 
 Works on text only and decides nothing: `distill.answers.verdicts` judges what is found here. Every text of a model
-enters the judge here, so this module also limits it: one pass over any length, no half of a character, and an answer
-of at most `MAX_CHARACTERS`, the part of a longer text that states it.
+enters the judge here, so this module also limits it: one pass over a text of any length, no surrogate halves, and an
+answer of at most `MAX_CHARACTERS`. From a longer text it takes the part that states the answer.
 """
 
 import re
@@ -221,7 +221,7 @@ _FACTORIAL = re.compile(r"\d!$")
 
 
 def _unquoted(text: str) -> str:
-    """Text without its quotes; those of a year ('98) and of feet and inches (6'2") stay."""
+    """Text without its quotes; the signs of a year ('98) and of feet and inches (6'2") stay."""
     if not text or (text[0] not in _QUOTES and text[-1] not in _QUOTES):
         return text
     if text[0] not in _QUOTES and text[:-1].count(text[-1]) == 1 and text[-1] == '"':

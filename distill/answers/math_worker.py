@@ -1,8 +1,8 @@
 """A symbolic second opinion on mathematical answers, in a process that can be killed.
 
-SymPy may run for hours on a hostile expression and cannot be interrupted from a thread, so math-verify lives in a
-worker process: started on the first question, gone when its parent is. A question that takes too much processor time
-ends the worker and leaves the answer undecided; an unreadable expression is no vote. Time by the clock decides
+SymPy may run for hours on a hostile expression and cannot be interrupted from a thread. So math-verify runs in a
+worker process, which starts at the first question and ends with its parent. A question that takes too much processor
+time ends the worker and leaves the answer undecided; an unreadable expression is no vote. Time by the clock decides
 nothing: a busy machine gives the same verdicts. A worker that cannot start is an error, and no verdict.
 """
 
@@ -73,7 +73,8 @@ class _Worker:
         self.forget()
 
     def forget(self) -> None:
-        """Let process and lock go: in a forked child they are those of its parent, whose threads stay there."""
+        """Forget process and lock in a forked child: they belong to the parent, and the parent's threads do not exist
+        in the child."""
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._lines = queue.SimpleQueue[bytes]()

@@ -75,7 +75,7 @@ def with_correction(result: CompareResult, corrected: CompareResult, rest: str) 
 
 
 def without_denied(text: str) -> str:
-    """A text without what it only denies: 2:3 for 2:3, not 3:2."""
+    """A text without the parts that it only denies: "2:3" for "2:3, not 3:2"."""
     return _DENIED_PART.sub("", text) or text
 
 

@@ -1,7 +1,7 @@
-"""Answer types from outside the project: a user's file or an installed package says when two answers are the same.
+"""Answer types of users: a user's file or an installed package decides whether two answers are the same.
 
 Creating a type registers it in this process. A sample's `answer_type` is the name, an @ and the beginning of the
-digest of its code, so that changed code judges again, and types of one name in two files are two types.
+digest of its code. So changed code judges again, and types of the same name in two files are two types.
 `distill.data.source_answer_types` loads the code.
 """
 
@@ -29,7 +29,7 @@ class UserAnswerType:
             _TYPES[self.name] = _TYPES[stated_type(self.name, digest)] = self
 
     def compare(self, text: str, gold: GoldAnswer) -> CompareResult:
-        """The verdict on one answer; a judge that fails, or returns another value, leaves it undecided."""
+        """The verdict on one answer; undecided if the user's function fails or returns another value."""
         try:
             same = self.decide(text, gold.text)
         except (Exception, SystemExit):
@@ -37,7 +37,8 @@ class UserAnswerType:
         return undecided("own_type") if same is None else correct("own_type") if same else wrong("own_type")
 
     def decide(self, text: str, gold: str) -> bool | None:
-        """What `same` says. Raises what it raises, and TypeError for a value that is no verdict."""
+        """The verdict of `same`. Raises the errors of the user's function, and TypeError for a value that is not a
+        verdict."""
         same = self.same(text, gold)
         if same not in (None, True, False):
             raise TypeError(f"it returned {same!r:.60}; a verdict is True, False or None")
@@ -51,7 +52,7 @@ _TYPES: dict[str, UserAnswerType] = {}
 
 
 def stated_type(name: str, code: str) -> str:
-    """What a sample's `answer_type` says: the name of a type, and what identifies its code."""
+    """The parts of a sample's `answer_type`: the name of a type, and the digest of its code."""
     return f"{name}@{code.removeprefix('sha256:')[:16]}"
 
 

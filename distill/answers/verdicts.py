@@ -1,8 +1,8 @@
-"""Does a prediction state the gold answer? Three verdicts: correct, wrong, undecided.
+"""Decides whether a prediction states the gold answer, with three verdicts: correct, wrong, undecided.
 
-Undecided is what the two texts leave open (50% or 0.5? 3:30 in which half of the day?); never count it as wrong. The
-type of the gold answer selects the comparison; a type that is not given is inferred and recorded. A numeric answer
-has a relative error, so that the tolerance stays a choice of the caller.
+The verdict is undecided if the two texts are not enough (50% or 0.5? 3:30 in which half of the day?); do not count it
+as wrong. The type of the gold answer selects the comparison; a type that is not given is inferred and recorded. A
+numeric answer has a relative error, so callers can choose the tolerance.
 """
 
 import re
@@ -41,7 +41,7 @@ _FEW_WORDS: Final = 3  # with more a text may say an option in other words
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """A verdict with its reason (a snake_case constant) and the answer type it was reached by."""
+    """A verdict with its reason (a snake_case constant) and the answer type that was used."""
 
     verdict: str
     relative_error: float | None
@@ -60,12 +60,12 @@ def judge(
 ) -> Judgement:
     """Compare a prediction with the accepted gold answers.
 
-    `gold` may be several accepted answers: one that agrees is enough; if the question asks for as many things, they
+    `gold` may hold several accepted answers, of which one must agree; if the question asks for as many things, they
     are one list. `answer_type` is one of number, year, percent, money, time, ratio, choice, list, date, text, else
     inferred from the first gold answer. Numbers, percents and money within `relative_tolerance` of the gold are
-    correct. `options` are the texts of choices A, B, C ...; without them, those in the question's text count.
-    `question` says what a bare number counts ("in million dollars"), and which words a sentence only repeats.
-    Numbers and dates count as their texts, None as no gold answer. A DataError names an argument of another kind.
+    correct. `options` are the texts of choices A, B, C ...; without them, the options in the question's text count.
+    `question` gives the unit of a bare number ("in million dollars"), and the words that a sentence only repeats.
+    Numbers and dates count as their texts, None as no gold answer. DataError: an argument of another type.
     """
     said, asked, golds = text_of("prediction", prediction), text_of("question", question), gold_texts(gold)
     tolerance, offered, kind = checked_tolerance(relative_tolerance), option_texts(options), type_text(answer_type)

@@ -1,7 +1,7 @@
 """How VQA's evaluation writes an answer before comparing it: case, punctuation, articles, number words, apostrophes.
 
-The rules are those of the processor that TextVQA's leaderboard uses (MMF's EvalAI processor, which lmms-eval has
-too), with its quirks, because published figures depend on them. The judge of this toolkit does not use them.
+The rules follow the processor of TextVQA's leaderboard (MMF's EvalAI processor, also in lmms-eval), with its known
+faults, because published figures depend on them. The judge of this toolkit does not use them.
 """
 
 import re

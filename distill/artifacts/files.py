@@ -1,7 +1,7 @@
 """Files that survive a crash: atomic writes, digests, the lock of a run directory.
 
-A file is written under a temporary name, fsynced and renamed. Text that is written here holds no known secret. Does
-not cover files that grow (distill/artifacts/journal.py), nor what a file means: that is each stage's business.
+A file is written under a temporary name, fsynced and renamed. Text that is written here holds no known secret. Files
+that grow are in distill/artifacts/journal.py; each stage defines the meaning of its files.
 """
 
 import errno
@@ -89,7 +89,7 @@ def link_or_copy(path: Path | str, new: Path | str) -> None:
 
 
 def unlink_others(path: Path) -> None:
-    """Replace a file by a copy, so that its other names keep what it holds now."""
+    """Replace a file by a copy, so that its other names (hard links) keep the present content."""
     with atomic_path(path) as temporary:
         shutil.copy2(path, temporary)
 
@@ -143,8 +143,8 @@ def storage_errors(path: Path) -> Iterator[None]:
 def taken(path: Path | str) -> StorageError:
     """What to say of one of the errors `TAKEN` at this path."""
     return StorageError(
-        f"{path}: a file stands where a folder has to be, or a folder for a file; "
-        "move it away, or choose another place"
+        f"{path}: a file is in the place of a folder, or a folder in the place of a file; move it away, or choose "
+        "another place"
     )
 
 
@@ -162,7 +162,7 @@ def refusal(error: Exception) -> tuple[str, str] | None:
     if not number:
         number = next((each for each in _OF_DISKS if os.strerror(each) in text), None)
     if not number and _NO_REASON.search(text):
-        return "the disk is full, or refuses more", _FREE_SPACE
+        return "the disk or the quota is full", _FREE_SPACE
     remedy = next((remedy for numbers, remedy in _REMEDIES if number in numbers), "")
     return (os.strerror(number), remedy) if number and remedy else None
 
@@ -264,7 +264,7 @@ def make_folder(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until the names in a folder are on disk, where the file system can tell (some network drives cannot)."""
+    """Wait until the names in a folder are on disk, if the file system supports this (some network drives do not)."""
     if not _HAS_FOLDERS_TO_SYNC:
         return
     descriptor = os.open(path, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Whether the files of a finished stage are those of its manifest: present, with the same size and the same digest.
+"""Checks the files of a finished stage against its manifest: each file must exist with the same size and digest.
 
 Every start compares sizes, which costs nothing. Before a stage uses the bytes, and in `distill repair`, digests are
 compared.
@@ -15,14 +15,16 @@ from distill.errors import DataError
 from distill.local_paths import as_argument
 
 MISSING = "it is missing"
-CHANGED = "its bytes are not those that were written"
+CHANGED = "its content was changed after it was written"
 _NOTE = ".digest"
 
 
 def require_run(run: Path) -> None:
     """Raise DataError for a folder that is no run directory."""
     if not (run / RECIPE).is_file():
-        raise DataError(f"{run}: no run here (no {RECIPE}); give the directory that `distill run` printed")
+        raise DataError(
+            f"{run}: not a run directory (it has no {RECIPE}); give the directory that `distill run` printed"
+        )
 
 
 def changed(folder: Path, outputs: Iterable[tuple[str, Output]], *, digests: bool = False) -> dict[str, str]:
@@ -50,8 +52,8 @@ def require_whole(folder: Path, manifest: Manifest, *, below: str = "", digests:
 def require_finished(run: Path, stage: str, *, next_step: str) -> Manifest:
     """The manifest of a finished stage whose files all have the size that it states.
 
-    Raises StaleError with the next step where the stage is not finished, DataError naming files that are damaged: a
-    file that is gone would be read as if its rows had never been.
+    Raises StaleError with the next step if the stage is not finished, and DataError with the names of damaged files.
+    A missing file counts as damaged, because its rows would be missing without an error.
     """
     manifest = require(run, stage, next_step=next_step)
     require_whole(run / stage, manifest, remedy=f"`distill repair {as_argument(run)}` shows how much work is lost")

@@ -130,7 +130,7 @@ class Journal:
         if path_status is None or not os.path.samestat(path_status, open_file) or open_file.st_size < end:
             raise StorageError(
                 f"{self.path}: the file was deleted, replaced or shortened while this run was writing to it; find "
-                "out what did that, then run the same command again, which does again what was lost"
+                "the cause, then run the same command again: it makes the lost records again"
             )
 
     def __enter__(self) -> Self:
@@ -175,8 +175,8 @@ def read_jsonl_at(
             line = record.line + _lines_before(path, begin)
             raise DataError(
                 f"{path}:{line}: this line is damaged: {record.reason}; "
-                f"`distill repair {as_argument(_run_of(path))}` says what damaged files cost and how to get the lost "
-                "records again"
+                f"`distill repair {as_argument(_run_of(path))}` shows the lost work and how to get the lost records "
+                "again"
             )
 
 

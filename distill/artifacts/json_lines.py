@@ -65,8 +65,8 @@ def scan(
     """Every record of a file with its first byte, and every damaged piece, in their order.
 
     `begin` and `end` are first bytes of lines: what is before and after them is not read, and lines are counted from
-    there. An unfinished last line is neither: another process may be writing it. In a file without any checksum the
-    last record needs no line break: an editor left it out. A missing file holds nothing.
+    there. An unfinished last line counts as none of them, because another process may be writing it. In a file
+    without any checksum the last record needs no line break: an editor left it out. A missing file holds nothing.
     """
     try:
         file = path.open("rb")
@@ -144,7 +144,7 @@ def cut_torn_tail(file: IO[bytes]) -> int:
 
 
 def is_plain(path: Path) -> bool:
-    """Whether a file has lines and none of them a checksum."""
+    """Whether a file has lines, all without a checksum."""
     try:
         with path.open("rb") as file:
             return _is_plain(file)
@@ -153,7 +153,7 @@ def is_plain(path: Path) -> bool:
 
 
 def _is_plain(file: IO[bytes]) -> bool:
-    # The first line tells, unless it is damaged.
+    # The first line decides, unless it is damaged.
     any_line = False
     for line in file:
         any_line = True

@@ -84,7 +84,7 @@ def model_folder(run: Path, stage: str) -> Path:
 
 
 def stage_folders(run: Path) -> list[Path]:
-    """The folders of a run's training stages, in the order of its recipe; those of no stage of it come last."""
+    """The folders of a run's training stages, in the order of its recipe; folders of other stages come last."""
     try:
         stages = tomllib.loads((run / RECIPE).read_text(encoding="utf-8")).get("stages", [])
     except (OSError, ValueError):  # no recipe there, or a damaged one, which other commands name
@@ -108,7 +108,7 @@ def train_data_folder(run: Path, arm: str = "") -> Path:
 
 
 def rollouts_folder(run: Path, stage: str) -> Path:
-    """What a training stage learns from that learns from replies of the student that it starts from."""
+    """The folder of a stage that learns from replies of its start student."""
     return run / "rollouts" / stage
 
 
@@ -116,7 +116,7 @@ _NUMBERS = re.compile(r"(\d+)", re.ASCII)
 
 
 def part_path(folder: Path, number: int, suffix: str) -> Path:
-    """The file of one part of many, `part-00000.jsonl` say."""
+    """The file of one part of many, such as `part-00000.jsonl`."""
     return folder / f"{_PART}{number:05d}{suffix}"
 
 

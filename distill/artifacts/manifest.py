@@ -1,7 +1,7 @@
-"""Manifests and fingerprints: what a finished stage was made from, and what it left.
+"""Manifests and fingerprints: the inputs and the files of a finished stage.
 
-A stage's manifest is written last: no manifest means the stage is unfinished. Does not cover what the files mean:
-that is each stage's business.
+A stage's manifest is written last: no manifest means the stage is unfinished. Each stage defines the meaning of its
+files.
 """
 
 import hashlib
@@ -61,7 +61,7 @@ class Manifest:
         try:
             stated = values.pop(_CHECKSUM, None)  # versions before this one wrote none
             if stated is not None and stated != _checksum(values):
-                raise DataError(f"{path}: its bytes are not those that were written; remove it to redo the stage")
+                raise DataError(f"{path}: its content was changed after it was written; remove it to redo the stage")
             values["outputs"] = {name: Output(**output) for name, output in values["outputs"].items()}
             return cls(**values)
         except (KeyError, TypeError, AttributeError):
@@ -100,7 +100,7 @@ def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
 def finished(folder: Path, fields: Mapping[str, Any], *, remedy: str) -> Manifest | None:
     """The manifest of a finished stage made from exactly these settings; None when it is unfinished.
 
-    Raises StaleError naming the fields that differ when the stage was finished from other settings.
+    Raises StaleError, which names the fields that differ, if the stage was finished from other settings.
     """
     manifest = Manifest.read(folder)
     if manifest is None or manifest.fingerprint == fingerprint(fields):
@@ -109,7 +109,8 @@ def finished(folder: Path, fields: Mapping[str, Any], *, remedy: str) -> Manifes
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """One line a field that differs, old value and new; of many fields the first ones and their number."""
+    """One line for each field that differs, with old and new value; of many fields, only the first ones and the
+    number of all."""
     lines = [f"  {key}: {_difference(old, new)}" for key, (old, new) in changes(before, now).items()]
     if len(lines) <= _MOST_DIFFERENCES:
         return "\n".join(lines)
@@ -137,7 +138,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tupl
 def begin(path: Path, fields: Mapping[str, Any], *, begun: bool, remedy: str) -> None:
     """Note the settings of an unfinished stage in `path`.
 
-    Raises StaleError naming the fields that differ when work was `begun` with other settings noted there.
+    Raises StaleError, which names the fields that differ, if work was `begun` with other settings.
     """
     try:
         before = orjson.loads(path.read_bytes())
@@ -161,7 +162,7 @@ def _short(value: Any) -> str:
 
 
 def require(run: Path, stage: str, *, next_step: str) -> Manifest:
-    """The manifest of an earlier stage; StaleError with the next step when it is not finished."""
+    """The manifest of an earlier stage. Raises StaleError with the next step if the stage is not finished."""
     manifest = Manifest.read(run / stage)
     if manifest is None:
         state = "is unfinished" if (run / stage).exists() else "has not been run"
@@ -172,7 +173,8 @@ def require(run: Path, stage: str, *, next_step: str) -> Manifest:
 def set_aside(folder: Path, previous: Path | None = None) -> None:
     """Move a stage's folder to `<folder>.previous`, over an older one: --fresh never destroys the last result.
 
-    An unfinished stage, such as one that was stopped after --fresh, replaces no finished one there: it is removed.
+    An unfinished stage, for example one that was stopped after --fresh, is removed and does not replace a finished
+    stage there.
     """
     previous = previous or folder.with_name(f"{folder.name}.previous")
     if not folder.exists():

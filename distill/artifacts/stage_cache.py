@@ -32,7 +32,8 @@ class Shared:
         return True
 
     def copy(self, key: str, stage: Path) -> None:
-        """Add a finished stage from elsewhere, by hard links where there are such; neither folder needs the other."""
+        """Add a finished stage from another folder, by hard links if the file system has them; both folders are
+        independent."""
         target = self.folder / key
         if self.find(key) is not None:
             return

@@ -100,7 +100,7 @@ class CheckContext:
             yield from ((source, TEST_SETS) for source in recipe.filter.contamination.sources or ())
 
     def is_done(self, stage: str) -> bool:
-        """Whether a stage is finished in the run directory, so that what it needed is needed no longer.
+        """Whether a stage is finished in the run directory, so that its inputs need no check.
 
         Where what is stale is made again, a stage after generate counts as not finished: it may be stale.
         """

@@ -64,8 +64,8 @@ def _without_tables(context: CheckContext, columns: pa.Schema) -> Iterator[Check
         if column is not None:
             yield warning(
                 f"filter.rules.{rule.name}",
-                f"reads {column}, and {which} of [data.{ASKED}] has a table in its meta; of these it never drops a "
-                "trace",
+                f"reads {column}, and {which} of [data.{ASKED}] has a table in its meta; it drops no trace of these "
+                "samples",
                 "give the rows a table (filter.grounding.table names its key), or leave the rule out",
             )
 

@@ -1,4 +1,5 @@
-"""Checks of the machine and the run directory: writable, free, of these settings; disk, time, cost; licences."""
+"""Checks of the machine and the run directory: write permission, no other process, the same settings; disk, time,
+cost; licences."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Checks of settings: those out of their usual range are named, with what they are."""
+"""Checks of settings: names each setting outside its usual range, with its value."""
 
 from collections.abc import Iterator
 

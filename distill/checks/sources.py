@@ -138,7 +138,7 @@ def check_cues(context: CheckContext) -> Iterator[CheckResult]:
         elif has < survey.samples:
             yield warning(
                 key, f"{survey.samples - has:,} {survey.of_rows(survey.samples)} have none: {{cues}} is empty there",
-                "add what is missing, or word the prompt so that it may be empty",
+                "add the missing cues, or write a prompt that also works without cues",
             )  # fmt: skip
 
 

@@ -58,7 +58,7 @@ def _untrained_projector(recipe: Recipe) -> Iterator[CheckResult]:
         if not any("projector" in each.train for each in lineage(recipe.stages, stage.name)):
             yield warning(
                 f"stages.{stage.name}.train",
-                "neither this stage nor one before it trains the projector, which begins as random numbers",
+                "the projector has random weights, and no stage up to this one trains it",
                 'put a stage with train = ["projector"] before it',
             )
 

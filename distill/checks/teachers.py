@@ -48,7 +48,7 @@ _STORED = ("awq", "awq_marlin", "gptq", "gptq_marlin", "compressed-tensors")
 
 
 def check_settings(context: CheckContext) -> Iterator[CheckResult]:
-    """What the recipe says of its teachers goes together."""
+    """Checks that the settings of each teacher fit together."""
     problems = list(checks.settings_problems(context.recipe))
     for error in problems:
         key = next((_key(teacher) for teacher in context.recipe.teachers if _names(str(error), teacher)), "teachers")
@@ -64,7 +64,7 @@ def check_settings(context: CheckContext) -> Iterator[CheckResult]:
             yield warning(
                 f"{_key(teacher)}.prompt",
                 f"{{{word}}} is no placeholder and is sent as it stands (known: {', '.join(PLACEHOLDERS)})",
-                "correct the prompt, unless the braces are meant",
+                "correct the prompt, or ignore this if the braces are intended",
             )
 
 
@@ -143,8 +143,8 @@ def _options_of(teacher: Teacher, folder: Path) -> Iterator[CheckResult]:
     if quantization in _STORED and "quantization_config" not in config:
         yield problem(
             f"{key}.{_QUANTIZE}",
-            f"{quantization!r}, and config.json of {teacher.model} has no quantization_config: its weights "
-            "are stored otherwise",
+            f"{quantization!r}, and config.json of {teacher.model} has no quantization_config, so its weights are "
+            "stored in another form",
             f"leave {_QUANTIZE} out, or name the quantized checkpoint",
         )
 
@@ -178,7 +178,8 @@ def check_servers(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def server_state(key: str, url: str, ask: Callable[[], str]) -> CheckResult:
-    """The state of a server: `ask` says what it answers, and raises a DistillError if the server cannot be used."""
+    """The state of a server: `ask` returns the answer of the server, and raises a DistillError if the server cannot
+    be used."""
     try:
         checks.require_url(url, key)
     except DistillError as error:

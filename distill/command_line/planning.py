@@ -1,4 +1,4 @@
-"""Commands before a run: what it needs, what it takes, and data split into training and test."""
+"""Commands before a run: check and plan a recipe, write a first recipe, split data into training and test rows."""
 
 import sys
 from collections.abc import Sequence
@@ -61,7 +61,8 @@ def plan(
         ),
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="With --engine: samples [default: those of the source].")
+        int | None,
+        typer.Option(min=1, metavar="N", help=("With --engine: number of samples [default: all of the source].")),
     ] = None,
     agents: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="With --engine: machines [default: engine.agents].")
@@ -70,8 +71,10 @@ def plan(
         bool,
         typer.Option(
             "--gain",
-            help="Predict from the traces in --run what each teacher gains the student over answers alone. It needs "
-            "some 200 filtered traces of a teacher, and loads the student.",
+            help=(
+                "Predict from the traces in --run how many points the rationales of each teacher gain over answers "
+                "alone. It needs about 200 filtered traces of each teacher, and loads the student."
+            ),
         ),
     ] = False,
     run: RunOption = None,
@@ -91,11 +94,11 @@ def plan(
     if price is not None and not isfinite(price):
         raise RecipeError(f"--price {price:g}: give an amount, such as 2.5")
     if gain and (gpu is not None or engine or diff is not None or price is not None):
-        raise RecipeError("--gain prints the expected gain alone; leave out --gpu, --price, --diff and --engine")
+        raise RecipeError("--gain prints only the expected gain; leave out --gpu, --price, --diff and --engine")
     if diff is not None:
         if gpu is not None or engine or samples or agents or price is not None:
             raise RecipeError(
-                "--diff compares two recipes alone; leave out --gpu, --price, --engine, --samples and --agents"
+                "--diff only compares two recipes; leave out --gpu, --price, --engine, --samples and --agents"
             )
         from distill.planning.redo_text import redo_fields, redo_text
 
@@ -139,7 +142,7 @@ def plan(
 
 
 def _show_gain(recipe: "Recipe", run: Path, *, as_json: bool) -> None:
-    """Measure the teachers of a run, with progress on stderr, and print what they are expected to gain."""
+    """Measure the teachers of a run, with progress on stderr, and print their expected gains."""
     from distill.planning.gain import expected_gain
     from distill.planning.gain_text import gain_fields, gain_text
 

@@ -29,7 +29,7 @@ def status(
     ],
     watch: Annotated[
         bool,
-        typer.Option("--watch", help="Show the state again every 5 seconds, until all that was begun is finished."),
+        typer.Option("--watch", help="Show the state again every 5 seconds, until all started stages are finished."),
     ] = False,
     json_: JsonOption = False,
     recipe: StoreOption = None,
@@ -39,7 +39,7 @@ def status(
             "--open-metrics",
             parser=local_path,
             metavar="FILE",
-            help="Of a run in a store, also write its numbers to a file in the format of Prometheus.",
+            help="For a run in a store: also write its numbers to a file in the format of Prometheus.",
         ),
     ] = None,
 ) -> None:
@@ -55,7 +55,7 @@ def status(
         if not watch:
             return
         if is_over:
-            say("all stages that were begun are finished, and no command is at work: nothing more to watch")
+            say("all started stages are finished, and no command is running: nothing more to watch")
             return
         time.sleep(_WATCH_S)
 
@@ -126,7 +126,7 @@ def ask(
         typer.Option(
             metavar="WHICH",
             autocompletion=completion.models,
-            help="Ask only these: before, after or teacher; repeatable [default: all].",
+            help="Ask only this kind of model: before, after or teacher; repeatable [default: all].",
         ),
     ] = None,
     student: Annotated[
@@ -167,7 +167,9 @@ def view(
     ] = None,
     recipe: Annotated[
         Path | None,
-        typer.Option(parser=local_path, metavar="FILE", help="Recipe that a button of the page writes rules into."),
+        typer.Option(
+            parser=local_path, metavar="FILE", help=("The recipe into which a button of the page writes the rules.")
+        ),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 chooses a free port.")] = 0,
 ) -> None:
@@ -208,9 +210,11 @@ def export(
         bool,
         typer.Option(
             "--verify",
-            help="Then compare the export with the run's student: weights, logits, and the greedy replies of vLLM "
-            "with those of transformers. With --gguf: weights, and the greedy replies of llama.cpp. An export that "
-            "exists already is compared and not written again.",
+            help=(
+                "Then compare the export with the run's student: weights, logits, and greedy replies in vLLM and "
+                "transformers. With --gguf: weights, and greedy replies in llama.cpp and transformers. An existing "
+                "export is compared and not written again."
+            ),
         ),
     ] = False,
     prompts: Annotated[
@@ -240,8 +244,10 @@ def export(
         str | None,
         typer.Option(
             metavar="OWNER/NAME",
-            help="Then upload the folder with its card to this repository of the Hugging Face hub; a new repository "
-            "is private. An export that exists already is uploaded and not written again.",
+            help=(
+                "Then upload the folder with its card to this repository of the Hugging Face hub; a new repository "
+                "is private. An existing export is uploaded and not written again."
+            ),
         ),
     ] = None,
     public: Annotated[bool, typer.Option("--public", help="With --push: a new repository is public.")] = False,
@@ -261,7 +267,7 @@ def export(
     if plain and both:
         raise RecipeError("--plain and --both: --both writes the plain form too; leave --plain out")
     if gguf and (plain or both or dataset or lmms_eval):
-        raise RecipeError("--gguf is a form of its own: leave --plain, --both, --dataset and --lmms-eval out")
+        raise RecipeError("--gguf writes another form: leave --plain, --both, --dataset and --lmms-eval out")
     of_student = {"--stage": stage, "--plain": plain, "--both": both, "--verify": verify}
     if (dataset or lmms_eval) and (given := [option for option, value in of_student.items() if value]):
         raise RecipeError(f"{', '.join(given)}: for an export of the student only; leave it out")

@@ -303,7 +303,7 @@ def ablate(
     failed: ArmsFailed | None = None
     if report + fresh + plan > 1:
         raise RecipeError(
-            "choose one of --plan (before runs), --report (what is finished) and --fresh (set it aside)"
+            "choose one of --plan (before the runs), --report (show finished arms) and --fresh (make all arms again)"
         )
     if arm and study:
         raise RecipeError("--arm and --study both choose arms; give one of them")

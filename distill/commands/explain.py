@@ -1,9 +1,10 @@
 """`distill explain`: everything a run knows of one trace.
 
-Reads the journal's record of the trace, its sample, its signals from every table, the decision on it and what it led
-to; a run that is not filtered yet shows what there is. Looks only where the trace can be, so a run of a million
-traces answers in a second too; before the filter stage has noted where records lie, the teacher's journals are
-searched. Computes nothing. How the facts are laid out is `distill.commands.explain_text`'s business.
+Reads the journal's record of the trace, its sample, its signals from every table, the decision, and its place in the
+dataset and in training. For a run that is not filtered yet it shows the available parts. Reads only the files that
+can hold the trace, so a run of a million traces also takes about a second. Before the filter stage has noted the
+positions of records, it searches the teacher's journals. Computes nothing. How the facts are laid out is
+`distill.commands.explain_text`'s business.
 """
 
 import glob
@@ -283,7 +284,7 @@ def _siblings(
 
 
 def _dataset_rows(tables: _Tables, dataset: Path, trace_id: str, sample_id: str) -> tuple[tuple[str, int], ...]:
-    """Where the trace stands in the dataset: file below the run, and row."""
+    """The position of the trace in the dataset: file below the run, and row."""
     paths = sorted((dataset / "train").glob("*.parquet"), key=layout.by_number)
     if not paths:
         return ()

@@ -1,6 +1,6 @@
 """`distill init`: a first recipe for the user's images and the card of this machine.
 
-Guesses what the data holds and says what it guessed, splits it by image, and fills in the shipped recipe
+Guesses the content of the columns and prints the guesses, splits the rows by image, and fills in the shipped recipe
 `own-images`. Reads no row by itself: that is for the readers of distill/data.
 """
 
@@ -151,7 +151,7 @@ def _require_free(out: Path, source: Path, *, force: bool) -> None:
 
 
 def _models(settings: FirstSettings) -> tuple[dict[str, Any], dict[str, str], list[str]]:
-    """Recipe values of teacher and student, the comments that are not those of the template, and why these."""
+    """Recipe values of teacher and student, comments that replace the template's, and the reasons for the choice."""
     for option, given in (("--teacher", settings.teacher), ("--student", settings.student)):
         if given is not None and not given.strip():
             raise RecipeError(f"{option}: the name of the model is empty")

@@ -237,7 +237,7 @@ def _given_table(source: str, local: Path, settings: FirstSettings) -> dict[str,
 
 
 def _is_unclear(folder: Path) -> bool:
-    """Whether a folder holds tables, and the reader of folders cannot tell which one is meant."""
+    """Whether a folder holds tables, and the reader of folders cannot choose one."""
     try:
         table = sources.locate(_recipe({"source": str(folder.resolve())}), split.NAME)
         return table.kind == "parquet" and len({frozenset(pq.read_schema(file).names) for file in table.files}) > 1

@@ -71,13 +71,13 @@ def show_json(value: Any) -> None:
 
 @contextmanager
 def result_alone() -> Iterator[None]:
-    """What a user's own code prints until the block ends goes to stderr: stdout has the command's result alone."""
+    """Output of user code until the end of the block goes to stderr, because stdout has only the command's result."""
     with redirect_stdout(sys.stderr):
         yield
 
 
 def show_result(work: Callable[[], object]) -> None:
-    """Do the work of a command, and print what it returns as the only text on stdout."""
+    """Do the work of a command, and print its result as the only text on stdout."""
     with result_alone():
         result = work()
     show(result)

@@ -1,7 +1,7 @@
 """The rounds of `distill run`: ask the student, send its failures to the teachers, train it again, see if it helped.
 
-Each round is a run directory of its own (distill/rounds/round_recipes.py says what lies where) with the stages of any
-run, so all that holds for them holds here: a killed command resumes, and finished work is found finished.
+Each round is a run directory with the stages of any run (distill/rounds/round_recipes.py describes its files). So a
+killed command resumes, and finished work stays.
 """
 
 from collections.abc import Callable, Sequence

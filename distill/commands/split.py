@@ -1,8 +1,9 @@
 """`distill split`: a table of questions into training and test rows that share no picture.
 
-Rows that show the same picture stay together, also where it was saved or resized again, and so do rows without a
-picture (or with one of one colour) that ask the same. Which rows become the test set depends on their content and the
-seed alone, not on their order. Rows are written as they are; those that cannot be used are left out and counted.
+Rows with the same image stay together, also if it was saved or resized again. Rows without an image (or with an image
+of one colour) stay together if they ask the same question. Which rows become the test set depends on their content
+and the seed alone, not on their order. Rows are written as they are; those that cannot be used are left out and
+counted.
 """
 
 import hashlib

@@ -34,8 +34,8 @@ Stage = Callable[Concatenate[Recipe, Path, Options], str]
 
 
 def logged(verb: str) -> Callable[[Stage[Options]], Stage[Options]]:
-    """Record a call with a recipe and a run in the log of the run; a refused call creates no run directory, and one
-    that fails because of damaged files names them."""
+    """Record a call with a recipe and a run in the log of the run. A refused call creates no run directory; if a call
+    fails because of damaged files, the error names them."""
 
     def with_log(function: Stage[Options]) -> Stage[Options]:
         @wraps(function)
@@ -258,7 +258,7 @@ def ablation_text(run: Path, asked: "AskedArms") -> str:
 
 
 def plan_ablation(recipe: Recipe, run: Path, asked: "AskedArms") -> dict[str, Any]:
-    """What the arms will be able to find, and what they cost."""
+    """The power and the cost of the arms."""
     from distill.ablation.power import state_power
     from distill.ablation.runner import chosen
 

@@ -87,7 +87,7 @@ def _count_name(name: str) -> str:
 
 
 def _token_fields(manifest: Manifest) -> dict[str, int | None]:
-    """The token counts of a stage. Those of generate are None where the servers reported no usage of any reply.
+    """The token counts of a stage. Tokens of generate are None if the servers reported no usage.
 
     Where they reported it of some replies, they are lower bounds, and `without_usage` in the counts is not 0.
     """
@@ -191,7 +191,7 @@ def lost_files(run: Path, stage: str) -> str:
 
 
 def log_state(run: Path, stage: str) -> None:
-    """Say in the log of a run what a finished stage counted, what it warns of, and what it finds about itself."""
+    """Write the counts, the warnings and the diagnosis of a finished stage to the log of a run."""
     manifest = Manifest.read(run / stage)
     if manifest is not None:
         facts = {"counts": dict(manifest.counts), "versions": dict(manifest.versions)}
@@ -252,7 +252,7 @@ def parts(run: Path) -> str:
 
 
 def evaluation(run: Path) -> str:
-    """Accuracy of every arm with its interval, what else its replies tell, domains, and the paired differences."""
+    """Accuracy of every arm with its interval, its other metrics, domains, and the paired differences."""
     path = run / "eval" / EVAL_METRICS
     if not path.is_file():
         return ""

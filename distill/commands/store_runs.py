@@ -162,9 +162,10 @@ def _follow(verb: str, store: ObjectStore, on_progress: ProgressCallback) -> Non
 def any_status(
     run: Path | str, recipe: str | None, *, as_json: bool, metrics: Path | None = None
 ) -> tuple[str | dict[str, Any], bool]:
-    """The state of a run in a folder or a store, as text, or as plain values for JSON; whether all of it is over.
+    """The state of a run in a folder or a store, as text or as plain values for JSON, and whether the whole run is
+    over.
 
-    That of a run in a store is also written to the file `metrics`, for a monitoring system.
+    The state of a run in a store is also written to the file `metrics`, for a monitoring system.
     """
     if isinstance(run, str):
         return _store_status(run, recipe, as_json=as_json, metrics=metrics)
@@ -250,7 +251,7 @@ def pull_run(address: str, folder: Path, recipe: str | None) -> str:
     from distill.reports.html import write_links
 
     options = load(recipe).store.client_options() if recipe else None
-    with endpoint_named(address, options):  # what is refused leaves no folder
+    with endpoint_named(address, options):  # a refused call creates no folder
         finished_plan(open_store(address, config=options, read_only=True))
     store = open_store(address, config=options, read_only=True, patient=True)
     begun = folder / _PULLED_FROM

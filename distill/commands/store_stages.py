@@ -1,7 +1,7 @@
 """`train`, `eval` and `run` on a run in an object store.
 
-A stage is made in the scratch folder of one machine, by the command of a run in a folder; the store has a copy
-of this folder (distill/units/unfinished_stage.py). What it reads of earlier stages is brought there first.
+A stage is made in the scratch folder of one machine, by the command of a run in a folder; the store has a copy of
+this folder (distill/units/unfinished_stage.py). The required files of earlier stages are copied there first.
 """
 
 import os
@@ -196,7 +196,7 @@ def _run_of_stage(recipe: Recipe, address: str, stage: str) -> Iterator[Path]:
 
 
 def _live(run: Path, stage: str) -> dict[str, Any]:
-    """What the agent of a stage tells: how far the stage is."""
+    """The facts that the agent of a stage reports: the progress of the stage."""
     try:
         note = orjson.loads((run / PROGRESS).read_bytes())
     except (FileNotFoundError, orjson.JSONDecodeError):  # it has not begun, or a power cut ended another one
@@ -205,7 +205,7 @@ def _live(run: Path, stage: str) -> dict[str, Any]:
 
 
 def _pull_inputs(store: ObjectStore, recipe: Recipe, run: Path, stage: str) -> None:
-    """Bring what a stage reads of earlier stages. What is missing the stage itself tells, with the next step."""
+    """Bring what a stage reads of earlier stages. The stage itself reports missing files, with the next step."""
     if any(map(is_traces, recipe.stages)):
         pull_stage(store, "filter", run / "filter")
     if stage == "eval":

@@ -64,7 +64,7 @@ def not_evaluated(recipe: Recipe) -> str:
 
 
 def require_fit(recipe: Recipe, run: Path, *, redo_stale: bool = False) -> None:
-    """Raise RecipeError with everything that would stop a run, unless all of it is finished already."""
+    """Raise RecipeError with all problems that would stop a run, unless the whole run is finished."""
     from distill.checks.recipe_checks import ROUNDS, WHOLE, check_recipe
 
     is_first_pass_done = (run / "eval" / MANIFEST).is_file() and not redo_stale

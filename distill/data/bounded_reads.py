@@ -23,7 +23,8 @@ def bounded(read: Callable[[], Result], limit_s: float | None = None) -> Result:
     reader: _Reader | None = getattr(_local, "reader", None)
     if reader is None or reader.process != os.getpid():
         reader = _Reader()
-    # Left out until it has answered: after a time-out or Ctrl-C its answer would be taken for that of the next read.
+    # Not reused until it has answered: after a time-out or Ctrl-C, its answer would count as the answer of the next
+    # read.
     _local.reader = None
     limit_s = LIMIT_S if limit_s is None else limit_s
     try:

@@ -1,4 +1,4 @@
-"""What the columns of known data sets mean: one row in, its images and questions out.
+"""The column layouts of known data sets: turns one row into images and questions.
 
 Formats: plain (columns mapped in the recipe), finevision (also the Cauldron), llava (also ShareGPT and
 role/content messages), chartqa, cocoqa, scienceqa, traces (the dataset of a filter stage), returned (the questions
@@ -80,7 +80,7 @@ def _with_earlier_turns(parsed: ParsedRow) -> ParsedRow:
 
 
 def outside_format(source: DataSource) -> Extension:
-    """The format of a source that a user's file or an installed package brings. Raises RecipeError."""
+    """The format of a source from a user's file or an installed package. Raises RecipeError."""
 
     def lacking(loaded: Any) -> str:
         if not callable(loaded):
@@ -178,8 +178,8 @@ def _question(
 def asked_rows(values: Mapping[str, Any], question: str, answer: str = "answer") -> list[Mapping[str, Any]]:
     """A row for each question of a row. Raises RowError.
 
-    The column of the question holds one, or objects with `question` and `answer` whose fields are columns of their
-    own, or a list of texts beside a list of as many answers.
+    The column of the question holds a question; or objects with `question` and `answer`, whose other fields count as
+    columns; or a list of texts, with a list of as many answers in the column of the answer.
     """
     cell = values.get(question)
     if not isinstance(cell, list | Mapping):
@@ -200,7 +200,7 @@ def asked_rows(values: Mapping[str, Any], question: str, answer: str = "answer")
 
 
 def readable_rows(values: Mapping[str, Any], question: str) -> list[Mapping[str, Any]]:
-    """As `asked_rows`; the row itself where its questions cannot be read."""
+    """As `asked_rows`, but returns the row itself if its questions cannot be read."""
     try:
         return asked_rows(values, question)
     except RowError:
@@ -238,7 +238,7 @@ def _finevision(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
 
 
 def speaker_of(turn: Mapping[str, Any]) -> str:
-    """Who speaks in a turn of a conversation, as LLaVA (`from`) or a chat (`role`) names it, in lower case."""
+    """The speaker of a turn of a conversation, in LLaVA (`from`) or a chat (`role`), in lower case."""
     return str(turn.get("from", turn.get("role", ""))).lower()
 
 

@@ -45,7 +45,7 @@ def golds(value: Any) -> tuple[str, ...]:
 
 
 def votes(value: Any) -> Mapping[str, list[str]]:
-    """For Sample.meta: the answers of a cell that holds those of ANNOTATORS or more people, else nothing."""
+    """For Sample.meta: the answers of a cell with the answers of at least ANNOTATORS people, else nothing."""
     if value is None:
         return {}
     texts = _texts(value)

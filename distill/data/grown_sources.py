@@ -14,7 +14,7 @@ from distill.recipe.sections.data import ASKED
 
 
 def unchanged_start(table: SourceTable, rows: int, before: Sequence[Sequence[Any]]) -> SourceStart | None:
-    """Where a table goes on after `rows` rows that were read before; None when they may have changed.
+    """The position in a table after `rows` rows that were read before; None if these rows may have changed.
 
     `before` has name, size and digest of every file then. Later files may have come since; and lines at the end of
     the last one, if it is JSON lines.

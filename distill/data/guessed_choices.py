@@ -39,7 +39,7 @@ def require_shown_choices(
     answers = [(choices_of(row), row.get(str(columns.get("answer")))) for row in rows]
     given = [(cell, answer) for cell, answer in answers if answer not in (None, "")]
     named = any(holds_choices(cell, answer, strict=True) for cell, answer in given if not _may_be_position(answer))
-    # Beside answers that name none of them, columns A and B may be measures.
+    # If no answer names these columns, A and B may be measures.
     are_measures = given and not named and choice_columns(lettered)
     if "question" in columns and len(lettered) > 1 and not are_measures:
         raise DataError(
@@ -57,7 +57,8 @@ def require_shown_choices(
 
 
 def count_from_one(asked: Sequence[tuple[Any, Any]]) -> bool:
-    """Whether answers are places among choices without labels, one is that of the last and none is the first, 0."""
+    """Whether answers are positions among choices without labels, with the last position and without the first one,
+    0."""
     read = [(Choices.read(cell), whole_number(answer)) for cell, answer in asked if holds_choices(cell, None, False)]
     places = [(str(answer), choices) for choices, answer in read if answer is not None and not choices.labels]
     return any(place == str(len(choices.texts)) for place, choices in places) and all(
@@ -87,9 +88,9 @@ def require_answers_no_choices(answer: str, rows: Sequence[Mapping[str, Any]]) -
 def with_letters(table: SourceTable, answer: str, out: Path) -> tuple[SourceTable, list[str]]:
     """A table whose answers are texts of choices, with their letters in a file; and what was done, in words.
 
-    A row alone cannot tell whether "2" is the choice "2" or the position of another one. The table can: each answer
-    is a text among its choices, and one cannot be a position. The table itself if no row
-    needs it, or one does not fit.
+    A single row does not show whether "2" is the choice "2" or the position of another choice. The table can: each
+    answer is a text among its choices, and one cannot be a position. The table itself if no row needs it, or one does
+    not fit.
     """
     items = list(sources.rows(table))
     rows = [item for item in items if isinstance(item, SourceRow)]

@@ -232,7 +232,7 @@ def _leads_to_image(cell: Any, root: Path) -> bool:
 
 
 def _turns(row: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The turns of a row; none of a row that cannot be read."""
+    """The turns of a row; empty for a row that cannot be read."""
     column = "texts" if "texts" in row else next((name for name in TURNS if name in row), "")
     try:
         return read_turns(row.get(column), column)
@@ -295,7 +295,7 @@ def _column(
     given: Mapping[str, str | Sequence[str]],
     places: ImagePlaces,
 ) -> str | None:
-    """The column of a role: by its name, the usual names first, then by what it holds."""
+    """The column of a role: by its name (usual names first), then by its content."""
     used = {name for column in given.values() for name in _names_of(column)}
     free = [name for name in names if name not in used]
     plain = {_letters(name): name for name in reversed(free)}
@@ -315,7 +315,7 @@ def _column(
 
 
 def _answer_beside(question: Any, rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """The column whose name differs from that of the question by `a` or `answer` alone; it is no choice A."""
+    """The answer column, named like the question's column but with `a` or `answer`; it is not a choice A."""
     choices = {name for row in rows for name in choice_columns(row).values()}
     name = _ASKING_WORD.sub(lambda word: _ANSWERING_WORD[word[0].lower()], str(question))
     return name if name != question and name not in choices and any(name in row for row in rows) else None

@@ -11,8 +11,8 @@ from distill.data.images.image_suffixes import has_image_suffix
 class ImagePlaces:
     """The folders in which the images of a table may lie. They are searched once, and only where that is needed.
 
-    In the folder above a single file, and those in it, all cells must be whole names of files: a number, or some of
-    the names, may be images of any other table there.
+    In the folder above a single file, and in its folders, all cells must be whole file names: numbers, or only some
+    of the names, may belong to another table there.
     """
 
     def __init__(self, folders: Sequence[Path], above: Path | None = None) -> None:
@@ -20,7 +20,7 @@ class ImagePlaces:
         self._index: ImageIndex | None = None
 
     def found(self, cells: Sequence[str | int]) -> int:
-        """How many of these cells name an image in one folder; none where several folders have as many."""
+        """The number of cells that name an image in one folder; 0 if several folders have the same number."""
         roots, count = self._best(cells)
         return count if len(roots) == 1 else 0
 

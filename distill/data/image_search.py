@@ -64,7 +64,7 @@ class _Images:
         return {path[: len(path) - len(name)] for path in paths if f"/{path}".endswith(f"/{name}")}
 
     def one_place_each(self, paths: Sequence[str]) -> tuple[str | _Member, ...] | None:
-        """The places of these paths; None where a path has several."""
+        """The places of these paths; None if a path has several."""
         places = [self.places[path] for path in paths]
         return tuple(place for each in places for place in each) if all(len(each) == 1 for each in places) else None
 

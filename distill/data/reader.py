@@ -1,8 +1,8 @@
-"""Data sources to samples, one by one.
+"""Reads data sources as samples, one by one.
 
-`read` gives every row as a sample or as a BadRow with a counted reason; `samples` gives the good ones and refuses a
-source of which too little is usable. A sample's id comes from its question and its images' bytes, never from its
-position. Images are checked by decoding them fully, a few at a time; only references to them are handed on.
+`read` gives every row as a sample or as a BadRow with a counted reason; `samples` gives the usable samples, and
+refuses a source with too few of them. A sample's id comes from its question and its images' bytes, never from its
+position. Images are checked by decoding them fully, a few at a time; samples hold only references to them.
 `distill.data.sources` finds the rows; `distill.data.formats` reads their columns.
 """
 
@@ -45,7 +45,7 @@ _COLUMNS_FROM = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBefore:
-    """The rows at the start of a source that an earlier command has read: where they end, and what they held."""
+    """The rows at the start of a source that an earlier command has read: their end and their content."""
 
     start: SourceStart
     samples: Path
@@ -62,13 +62,13 @@ def samples(
     before: ReadBefore | None = None,
     on_end: Callable[[int], None] | None = None,
 ) -> Iterator[Sample]:
-    """The usable samples of a source, in order; `on_bad` gets every other row. Those of `before` are left out.
+    """The usable samples of a source, in order; `on_bad` gets every other row. The samples of `before` are left out.
 
-    `on_end` gets the number of rows when all have been read.
+    `on_end` gets the number of rows after the last row.
 
-    Raises DataError when the source does not exist, holds no row or no usable row, lacks a mapped column, or when
-    more than `max_bad_share` of its rows are bad (repeated rows are left out but are not bad). That last one is
-    known at the end of the source only.
+    Raises DataError if the source does not exist, has no usable row, lacks a mapped column, or has more than
+    `max_bad_share` bad rows (repeated rows are left out but are not bad). That last one is known at the end of the
+    source only.
     """
     good = 0 if before is None else sample_files.count_samples(before.samples)
     reasons: Counter[str] = Counter() if before is None else +before.reasons
@@ -87,7 +87,7 @@ def samples(
 
 
 def require_enough(source: DataSource, name: str, good: int, reasons: Counter[str], first: Sequence[BadRow]) -> None:
-    """Raise DataError for a source of which nothing, or too little, can be used: `good` samples beside bad rows."""
+    """Raise DataError for a source with no or too few usable samples; `good`: their number."""
     where = f"[data.{name}] source = {source.source!r}"
     if not good and not reasons:
         outside = (
@@ -116,11 +116,11 @@ def read(
 ) -> Iterator[Sample | BadRow]:
     """Every row of a source in order, as samples (a row may hold several) or as a BadRow.
 
-    Of rows with the same question and images the first is kept; the others are duplicate_row, or conflicting_answer
-    when their gold differs. Rows outside `part` are left out. Stops after `limit` samples. A survey passes `decode`:
-    for row numbers where it is false, images are not decoded but only checked to exist, their ids come from their
-    paths, and the first image of a row alone decides its `part`. The rows of `before` are left out. Raises DataError
-    when the source cannot be read at all.
+    Among rows with the same question and images, the first is kept; the others are duplicate_row, or
+    conflicting_answer if their gold answers differ. Rows outside `part` are left out. Stops after `limit` samples. A
+    survey passes `decode`. For row numbers where it is false, images are not decoded: they must exist, their ids come
+    from their paths, and only the first image of a row decides its `part`. The rows of `before` are left out. Raises
+    DataError when the source cannot be read at all.
     """
     source = sources.settings(recipe, name)
     table = sources.locate(recipe, name)
@@ -209,7 +209,8 @@ def read_rows(
 
 
 def first_fault(recipe: Recipe, name: str) -> str:
-    """Why none of the first rows of a source can be read; empty where one can. No image is looked at."""
+    """The reason why the first rows of a source cannot be read; empty if one row can be read. No image is looked
+    at."""
     fault = ""
     for row in islice(sources.rows(sources.locate(recipe, name)), _COLUMNS_FROM):
         try:
@@ -312,7 +313,7 @@ def _sample(question: RowQuestion, refs: tuple[ImageRef, ...]) -> Sample:
 
 
 def sample_id(question: str, image_sha256s: Iterable[str]) -> str:
-    """The id of a question about images: the same wherever and whenever it is read."""
+    """The id of a question about images: the same on every machine and at every time."""
     text = "\0".join([question, *image_sha256s])
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
@@ -320,7 +321,7 @@ def sample_id(question: str, image_sha256s: Iterable[str]) -> str:
 def source_fields(recipe: Recipe, name: str = ASKED) -> dict[str, Any]:
     """The settings of a source for a fingerprint: they depend on the content of the source and not on its location.
 
-    Files are digested whole, pictures beside a table are not (their bytes are part of the sample ids).
+    Files are digested whole. Images beside a table are not digested, because their bytes are part of the sample ids.
     """
     source = sources.settings(recipe, name)
     fields = affecting(source, "source")

@@ -179,7 +179,7 @@ def read_answer_type(values: Mapping[str, Any], source: DataSource) -> str | Non
         return name
     if name in _KINDS_OF_OTHERS:
         return _KINDS_OF_OTHERS[name] or answer_type_of(source)
-    # An unknown type is no free text: an answer would be held to less than the row asks for.
+    # An unknown type does not become free text: the comparison would be less strict than the row requires.
     raise RowError(
         "unknown_answer_type",
         f"answer type {value!r}{did_you_mean(name, ANSWER_TYPE_NAMES)} ({', '.join(ANSWER_TYPE_NAMES)}); when the "

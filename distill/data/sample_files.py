@@ -52,7 +52,7 @@ def write_samples(path: Path, written: Iterable[Sample], *, before: Path | None 
     """Write samples (references to images, not images) to a Parquet file that appears only when complete.
 
     With `before` they follow the samples of that file, and the bytes are as if all had been written at once. Returns
-    the number of samples beside those of `before`.
+    the number of samples that are not in `before`.
     """
     count = content = 0
     rows = iter(written)
@@ -82,19 +82,21 @@ def _row_groups(path: Path) -> Iterator[pa.Table]:
 
 
 def sample_content(sample: Sample) -> int:
-    """A number of 128 bits for a sample wherever its images lie: its id stands for their bytes."""
+    """A number of 128 bits for a sample, independent of the paths of its images: the sample's id covers their
+    bytes."""
     values = {name: getattr(sample, name) for name in _OF_SAMPLE}
     return content_number(values)
 
 
 def content_number(values: Mapping[str, Any]) -> int:
-    """A number of 128 bits for these values. Those of several are added up, so that their order does not matter."""
+    """A number of 128 bits for these values. The numbers of several samples are added, so their order does not
+    matter."""
     text = orjson.dumps(values, option=orjson.OPT_SORT_KEYS, default=str)
     return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest())
 
 
 def samples_content(path: Path) -> str:
-    """Digest of the samples in a file that `write_samples` wrote, wherever their images lie."""
+    """Digest of the samples in a file that `write_samples` wrote, independent of the paths of their images."""
     metadata: dict[bytes, bytes] = pq.read_metadata(path).metadata
     return metadata[_CONTENT.encode()].decode()
 
@@ -147,7 +149,7 @@ def read_keys(path: Path) -> bytes:
 def read_samples(
     path: Path, ids: Collection[str] | None = None, *, skip: int = 0, but: Collection[int] = ()
 ) -> Iterator[Sample]:
-    """The samples of a file that `write_samples` wrote, in its order: all, or those of some ids.
+    """The samples of a file that `write_samples` wrote, in its order: all, or only the given ids.
 
     Of the first `skip` rows only those in `but` are read.
     """

@@ -26,7 +26,7 @@ def load_answer_types(recipe: Recipe) -> None:
 
 
 def load_type(value: str, folder: Path, key: str) -> Extension:
-    """Make an answer type from outside known to this process; `key` is that of the recipe, for errors.
+    """Register a user's answer type in this process; `key`: the recipe key, for errors.
 
     Raises RecipeError for code that is no answer type.
     """

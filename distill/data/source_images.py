@@ -3,8 +3,8 @@
 A stage's fingerprint covers the tables of its sources, with all that lies in them. Images beside a table are files of
 their own, maybe millions. A stage leaves a record of those that it read: place and sha256 of each, and size and time
 of change of its file. A later start compares sizes and times, and reads only the files in which one of them differs.
-Not covered: sources of the hub, rows whose images could not be read, files of another content with the same size and
-time, and objects that change in their store while a stage reads them.
+The record does not cover sources of the hub, rows with unreadable images, files with other content but the same size
+and time, and objects that change in their store while a stage reads them.
 """
 
 import time
@@ -82,7 +82,7 @@ class ImagesRead:
             yield row
 
     def add(self, source: str, images: Iterable[ImageRef]) -> None:
-        """Note images of a source, but none that its fingerprint covers: those of the dataset and of its table."""
+        """Note images of a source, except images that its fingerprint covers (in the dataset or in its table)."""
         if source not in self._files:
             self._files[source] = self._files_with_rows(source)
         if (covered := self._files[source]) is None:
@@ -124,7 +124,7 @@ class ImagesRead:
 
 @dataclass(slots=True, kw_only=True)
 class ComparedImages:
-    """What the images of a source are now, beside those of a record."""
+    """The present images of a source, compared with a record."""
 
     noted: int = 0
     """Images that were compared: all of the record, or those that were looked at."""

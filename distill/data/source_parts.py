@@ -56,5 +56,5 @@ class SourcePart:
         if not sample.images:
             return hashlib.sha256(sample.id.encode()).hexdigest()
         digest = self._images.smallest(sample.images[0].sha256)
-        # The smallest digest of a set lies near 0, whatever its images are.
+        # The smallest digest of a large set is near 0 for any images.
         return hashlib.sha256(digest.encode()).hexdigest() if digest in self._images else digest

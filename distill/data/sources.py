@@ -63,7 +63,7 @@ class SourceTable:
     """The objects that files are copies of, where they lie in a store."""
 
     def fetch(self, path: Path | None = None) -> None:
-        """Bring files to this machine: all, or one, or those of a folder."""
+        """Copy files to this machine: all, one, or the files of a folder."""
         for file, stored in self.stored.items():
             if path is None or file.is_relative_to(path):
                 stored_tables.fetch(file, stored)
@@ -262,7 +262,7 @@ def _described(file: Path, where: str, read: Callable[[Any], list[str]]) -> list
 
 
 def _shards(base: Path, kind: str, source: DataSource, where: str) -> tuple[Path, ...]:
-    """The files of a kind below a folder, those of the wanted split alone."""
+    """The files of a kind below a folder, only of the wanted split."""
     return tuple(_of_split(base, _files_below(base, kind), source, where))
 
 

@@ -1,7 +1,7 @@
 """How answers relate to gold answers: by a fixed step or factor, by another row, by containment, or not at all.
 
-Whatever made the answers (teachers, a student), a relation that most wrong pairs share is a fault of one of the two
-columns.
+If most wrong pairs have the same relation, one of the two columns is faulty; this holds for answers of teachers and
+of a student.
 """
 
 import re
@@ -80,8 +80,8 @@ def mapped(pairs: Sequence[Pair]) -> str:
     """A sentence where gold answers are others than the answers, but the same for the same answer, as numbers of
     classes are; else empty.
 
-    The most frequent gold answer of the other pairs with the same answer is compared with that of the pair. Gold
-    answers of other rows tell how often both agree by chance.
+    The most frequent gold answer of the other pairs with the same answer is compared with the gold answer of the
+    pair. Gold answers of other rows show how often both agree by chance.
     """
     wrong = _wrong(pairs)[:_MAPPED]
     answers, golds = _columns(wrong)
@@ -93,8 +93,8 @@ def mapped(pairs: Sequence[Pair]) -> str:
         return ""
     return (
         f"in {share(sum(told), len(wrong), 'wrong ones')} the gold answer is another one, but the same for the "
-        f"same answer, such as {_example(wrong[told.index(True)])}: numbers of classes, or another spelling, may "
-        "stand for the answers"
+        f"same answer, such as {_example(wrong[told.index(True)])}: class numbers, or another spelling, may replace "
+        "the answers"
     )
 
 
@@ -202,14 +202,15 @@ def is_about_own(pairs: Sequence[Pair], shift: int) -> bool | None:
 
 
 def unrelated(pairs: Sequence[Pair]) -> str:
-    """A sentence where answers equal their gold answers no more often than those of other rows; else empty."""
+    """A sentence if answers equal their own gold answers no more often than gold answers of other rows; else
+    empty."""
     answers, golds = _columns(pairs)
     if len(pairs) < 2 * FEWEST:
         return ""
     equal = sum(map(str.__eq__, answers, golds))
     said, right = Counter(answers), Counter(golds)
     chance = sum(count * right[text] for text, count in said.items()) / len(pairs) ** 2
-    # Answers of another form than the gold answers equal none of them, and their form says why.
+    # Answers of another form than the gold answers cannot equal a gold answer; the form is the reason.
     if chance < 0.01 or wilson(equal, len(pairs))[0] > chance or equal > 1.5 * chance * len(pairs) + 3:
         return ""
     also = "gold answers or images" if is_about_own(pairs, 1) else "gold answers, images or replies"
@@ -237,7 +238,7 @@ def same_for_different(asked: Sequence[tuple[str, str, str]]) -> tuple[int, int]
 
 
 def _columns(pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
-    """Answers and gold answers without what does not tell them apart: layout, case, the form of a number."""
+    """Answers and gold answers without layout, case and the form of numbers."""
     return [_plain(pair.answer) for pair in pairs], [_plain(pair.gold) for pair in pairs]
 
 

@@ -1,9 +1,9 @@
 """Groups of rows that are lost, or nearly lost, at a step that others pass.
 
-Of two populations of rows, such as those before and after a rule, or those that were trained and those of the test,
-the odds of each group are compared: the number of its rows over that of all others. A group is lost where its odds
-fall to a fifth or less, and the logarithm of their ratio is surely below 0 (Woolf's interval with Haldane's
-correction), at 5 % for all groups and steps together (Bonferroni).
+Compares two populations of rows (before and after a rule, or trained rows and test rows) by the odds of each group:
+its number of rows over the number of all other rows. A group is lost if its odds fall to a fifth or less, and if the
+interval of the log odds ratio is below 0 (Woolf's interval with Haldane's correction, 5 % for all groups and steps
+together by Bonferroni).
 """
 
 import math
@@ -111,7 +111,7 @@ def is_lost(group: tuple[int, int], rest: tuple[int, int], quantile: float) -> b
 
 
 def _comparable(before: StepRows, after: StepRows) -> Mapping[str, Sequence[str]]:
-    """The values of each grouping that have enough rows; none of a grouping without a value in common."""
+    """The values of each grouping that have enough rows; empty if both populations have no common value."""
     return {
         grouping: [value for value, count in values.items() if FEWEST <= count <= before.rows - FEWEST]
         for grouping, values in before.groups.items()

@@ -1,4 +1,4 @@
-"""Images that show nothing of what they should show: placeholders, white pages, drawings that cannot be seen."""
+"""Images without visible content: placeholders, white pages, invisible drawings."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -104,7 +104,7 @@ def _length(question: str) -> str:
 
 
 def settings_text(path: str, section: Section, names: Iterable[str]) -> str:
-    """Those of some keys of a section that do not have their default, with their values, such as
+    """The keys of a section without their default value, among the given keys, with their values, such as
     `stages.reason.teachers, now {'a': 1.0}`."""
     plain = {name: field.get_default(call_default_factory=True) for name, field in type(section).model_fields.items()}
     changed = [name for name in names if getattr(section, name) != plain[name]]

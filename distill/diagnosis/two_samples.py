@@ -1,7 +1,7 @@
 """What two groups of rows differ in: every feature by itself, the largest difference first.
 
-A number differs by the area under the ROC curve (how often a row of one group has the larger value), a category by
-its share, and a category that the first group never has by its share in the second.
+The measure for a number is the area under the ROC curve (how often a row of one group has the larger value). For a
+category it is the difference of the shares; for a category that the first group lacks, its share in the second group.
 """
 
 from collections import Counter

@@ -184,7 +184,7 @@ def of_questions(rows: Sequence[TextRow], change: str) -> Iterator[Finding]:
 
 
 def _golds_by_text(rows: Sequence[TextRow], change: str) -> Iterator[Finding]:
-    """Questions about several images whose gold answer is always that of the same text: it belongs to the text."""
+    """Questions whose gold answer is the same for all their images, so it depends only on the text."""
     golds: dict[str, list[TextRow]] = {}
     for row in rows:
         if row.gold:

@@ -2,8 +2,8 @@
 
 A claim is a result that the text states for a calculation: "8 + 6 = 15", "half of 36 is 20", "from 140 to 154, a 12 %
 increase". Only sure claims are checked: no questions, negations, unknowns or ranges. A claim that the text corrects
-elsewhere is no slip. `distill.grounding.check` compares the numbers with those of the image. Reads English words,
-those of six other languages (`other_languages.toml`), and signs in any language.
+elsewhere is no slip. `distill.grounding.check` compares the numbers with the table of the image. Reads English words,
+words of six other languages (`other_languages.toml`), and signs in any language.
 """
 
 import re

@@ -1,11 +1,12 @@
-"""Which numbers and labels of a rationale neither the chart's table nor one step of arithmetic supports.
+"""Finds numbers and labels of a rationale that have no support: not in the chart's table, and not by one step of
+arithmetic.
 
-A number that the text gives a label ("blue: 8", "the blue bar reaches 8", "45 in 2015") must stand under that label;
-one said of an extreme ("the highest is 9") must be one. Written arithmetic must come out, from numbers that were
-read. A result in words ("adding them gives 14", "3 higher") must be what that step gives on what the sentence, the
-question or the reading so far names. Any other number is supported by the table, the question or what was derived
-before. Limits ("more than 40"), axis marks, enumerations and spelled-out numbers are not judged. A wrong number is
-reported where it first appears, not in what is computed from it. Knows English.
+A number with a label ("blue: 8", "the blue bar reaches 8", "45 in 2015") must be the value of this label in the
+table. A number that is called an extreme ("the highest is 9") must be the extreme. Written arithmetic must come out,
+from numbers that were read. A result in words ("adding them gives 14", "3 higher") must be what that step gives on
+what the sentence, the question or the reading so far names. Any other number is supported by the table, the question
+or what was derived before. Limits ("more than 40"), axis marks, enumerations and spelled-out numbers are not judged.
+A wrong number is reported where it first appears, not in what is computed from it. Knows English.
 """
 
 import re
@@ -304,7 +305,7 @@ class RationaleCheck:
         return supported or known.came_before(item, False) or self.report(item, "value")
 
     def _names_extremes(self) -> bool:
-        """Whether the question or the rationale speaks of the highest or lowest; the text is searched once."""
+        """Whether the question or the rationale mentions the highest or lowest; the text is searched once."""
         if self._speaks_of_extremes is None:
             named = not EXTREMES.isdisjoint(self.known.question.words)
             self._speaks_of_extremes = named or any(word in self.lower for word in EXTREMES)

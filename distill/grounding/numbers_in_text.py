@@ -132,7 +132,7 @@ def find_numbers(text: str, max_numbers: int = sys.maxsize) -> list[tuple[int, i
 
 
 def count_separators(text: str, spans: list[tuple[int, int]]) -> int:
-    """How many signs at these spans may separate numbers that stand in a row ("8,6")."""
+    """The number of signs at these spans that may separate numbers in a row ("8,6")."""
     present = [sign for sign in _SEPARATORS if sign in text]
     return sum(text.count(sign, start, end) for sign in present for start, end in spans)
 
@@ -348,7 +348,7 @@ def _read_lead(gap: str) -> Lead:
 
 
 def _extreme_of(tokens: list[str], index: int, kind: int) -> str:
-    """Whether the word at `index` says of the number that it is an extreme: not the second highest, nor a range."""
+    """Whether the word at `index` calls the number an extreme, but not the second highest or a range."""
     before = [word for word in tokens[: index - 1] if word not in ("the", "(", "a")]
     if before and before[-1] in _RANKS:
         return ""

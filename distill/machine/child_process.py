@@ -75,7 +75,7 @@ def follow_parent() -> None:
 
 
 def leave_stdout() -> None:
-    """What a user's own code prints in a worker goes to stderr: stdout has the result of the command alone."""
+    """Output of user code in a worker goes to stderr, because stdout has only the result of the command."""
     sys.stdout = sys.stderr
 
 

@@ -85,7 +85,7 @@ def gpu_of_device(device_name: str, memory_gib: float) -> Gpu | None:
     candidates = [gpu for gpu in GPUS if _key(re.sub(r" \d+GB$", "", gpu.name)) in key]
     if not candidates:
         return None
-    # "A100" is in the names of both sizes, and "A10" and "L4" are in those of other cards.
+    # "A100" is in the names of both sizes, and "A10" and "L4" are in the names of other cards.
     return max(candidates, key=lambda gpu: (len(_key(gpu.name)), -abs(gpu.memory_gib - memory_gib)))
 
 

@@ -1,4 +1,4 @@
-"""Tells waiting threads that this process was interrupted: a signal reaches the main thread only.
+"""Informs waiting threads that this process was interrupted, because a signal reaches only the main thread.
 
 A command that owns threads notes an interrupt before it waits for them. The note holds for a minute, so that a later
 command in the same process waits as usual.
@@ -34,8 +34,9 @@ def heard(number: int) -> None:
 def heed_all() -> None:
     """Lose no KeyboardInterrupt in a destructor, in a callback, or while a module in C is loaded.
 
-    Python only prints an error of a destructor or of a callback, such as those after each import, and goes on: the
-    signal is sent again. A module in C may turn it into an ImportError, and libraries go on without what they miss.
+    Python only prints an error of a destructor or of a callback (for example after each import) and continues, so the
+    signal is sent again. A C module may turn the signal into an ImportError, and libraries then continue without the
+    module.
     """
     shown = sys.unraisablehook
 
@@ -48,7 +49,7 @@ def heed_all() -> None:
         ended.set()
 
     def _send_again(ended: threading.Event) -> None:
-        ended.wait()  # what is raised inside of the hook would be dropped, too
+        ended.wait()  # an exception inside the hook would be dropped, too
         time.sleep(_AGAIN_S)
         os.kill(os.getpid(), _signal)
 

@@ -1,6 +1,6 @@
 """A limit on the processor time of a block of code, and on the time that it waits.
 
-Neither counts the time in which other processes have the processor, so that a busy machine changes nothing.
+Both leave out the time in which other processes have the processor, so a busy machine changes nothing.
 """
 
 import signal
@@ -62,7 +62,7 @@ def _timer(timer: int, number: signal.Signals, seconds: float, is_over: Callable
 
 
 def _waited_s() -> float:
-    """Seconds in which the main thread neither ran nor waited for a processor, since an arbitrary moment."""
+    """Seconds, from an arbitrary start, in which the main thread did not run and did not wait for a processor."""
     try:
         run_delay_s = int(_RUN_DELAY.read_text().split()[1]) / 1e9
     except (OSError, IndexError, ValueError):

@@ -31,7 +31,8 @@ class ObjectStore(Protocol):
         """Where the objects lie, without secrets."""
 
     def now_s(self) -> float:
-        """Seconds since 1970 by the clock of the store; by that of this machine where the store does not tell."""
+        """Seconds since 1970 by the clock of the store, or by the clock of this machine if the store does not give
+        the time."""
 
     def read(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         """The bytes of an object from `start` to before `end`, fewer where it ends before.

@@ -78,7 +78,7 @@ class LocalStore:
                     raise
                 raise StorageError(
                     f"{self.folder}: this disk cannot hold a run ({os.strerror(error.errno or 0)}): it has no hard "
-                    "links, without which two processes could commit the same work; choose another place for --run"
+                    "links, so two processes could commit the same work; choose another place for --run"
                 ) from error
             finally:
                 temporary.unlink()

@@ -32,8 +32,8 @@ def open_store(
     parts = urlsplit(str(address))
     if parts.scheme and (parts.fragment or (parts.scheme == "file" and parts.query)):
         raise InputError(
-            f"{redact.url(str(address))}: what comes after # or ? is no part of an address, so two runs would share "
-            "one place; write %23 for #, and %3F for ?"
+            f"{redact.url(str(address))}: the text that comes after # or ? does not belong to the address, so two "
+            "runs would share one place; write %23 for #, and %3F for ?"
         )
     if not parts.scheme or (parts.scheme == "file" and not parts.netloc):
         store: ObjectStore = LocalStore(Path(unquote(parts.path) if parts.scheme else address))

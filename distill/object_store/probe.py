@@ -1,6 +1,6 @@
 """Six requests that test, before a run spends anything, whether a store does what commits need.
 
-Some servers that speak S3 accept `If-None-Match: *` and ignore it: then two writers both believe that they have
+Some servers with the S3 API accept `If-None-Match: *` and ignore it: then two writers both believe that they have
 committed, and the work of one is lost without an error.
 """
 

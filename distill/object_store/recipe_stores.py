@@ -66,7 +66,7 @@ def files_in(scratch: Path, recipe: "Recipe") -> Iterator[None]:
 def prepare_stores(recipe: "Recipe") -> None:
     """Let this process and its children open the stores of the recipe.
 
-    What is fetched goes to the scratch folder of the recipe, unless the process holds a folder of its own.
+    Fetched files go to the scratch folder of the recipe, unless the process has its own folder.
     """
     if not _setting().get("held"):
         _set(scratch_root(recipe) / _FOLDER, recipe.store.client_options(), held=False)

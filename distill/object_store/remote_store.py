@@ -49,7 +49,8 @@ _EXPIRED = "ExpiredToken"
 
 
 class RemoteStore:
-    """Objects below `address`, such as s3://bucket/run. `config` goes to obstore, over what the environment says."""
+    """Objects below `address`, such as s3://bucket/run. `config` is passed to obstore and overrides the
+    environment."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""Waits for a store that does not answer: an outage does not end a run; the run reports what it waits for."""
+"""Waits for a store that does not answer: an outage does not end a run, and a message gives the reason for the
+wait."""
 
 import logging
 import random

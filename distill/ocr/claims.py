@@ -3,8 +3,8 @@
 Numbers are checked as against a chart's table (`distill.grounding`): numbers that the rationale computes, counts or
 takes from the question are no readings. Quoted words that the rationale reads in the picture, and names with a number
 of their own, are searched for in all of its text. A claim is unsupported where OCR read something else in its place,
-or nothing like it in a picture that prints its values. It is not checkable where OCR cannot tell: no text, values
-without print, a label whose number was not found, words that are nearly there. Knows English.
+or nothing like it in a picture that prints its values. It is not checkable if OCR cannot decide: an image without
+text, values that are not printed, a label whose number was not found, words that are nearly the same. Knows English.
 """
 
 import re
@@ -90,7 +90,7 @@ def check_claims(text: str, picture: PictureText | None, question: str = "", aro
     """What of a rationale the text of its picture supports; `around` is what a question gives besides (options)."""
     if picture is None:
         return PictureClaims()
-    # "Number 3" is an ordinal for `distill.grounding`; "the number 3" is what stands in the picture.
+    # "Number 3" is an ordinal for `distill.grounding`; "the number 3" is a number in the image.
     text = plain_text(text).replace("the number ", "the amount ")
     facts = read_question(question, picture.table, around)
     items = read_items(text, picture.table, facts.words)
@@ -120,7 +120,7 @@ class _PictureCheck(RationaleCheck):
         self.unread: list[Unread] = []
 
     def report(self, item: Item, reason: Reason, label: str = "", expected: Sequence[float] = ()) -> bool | None:
-        """Unsupported, if OCR can tell; else the item counts as not checkable, and as a number that is known."""
+        """Unsupported if OCR can decide; else the item counts as not checkable, and its number as known."""
         if reason in ("arithmetic", "result") or (item.number is None and reason == "reading"):
             return None  # results of calculations, and bars called an extreme, are no readings of text
         confidence = (
@@ -147,7 +147,7 @@ class _PictureCheck(RationaleCheck):
         return is_other
 
     def _sureness_of_number(self, item: Item, label: str, expected: Sequence[float]) -> float | None:
-        """Confidence that the picture lacks a number: 0 where it has the number, None where OCR cannot tell."""
+        """Confidence that the image lacks a number: 0 if it has the number, None if OCR cannot decide."""
         picture = self.picture
         if label and announced_steps(label):
             return None  # "The total is 9" may be of some rows, where the picture has a total of all
@@ -222,7 +222,7 @@ class _PictureCheck(RationaleCheck):
 
 
 def _unlike(words: str, picture: PictureText) -> float | None:
-    """How sure it is that words are not in the picture; 0 where they are, None where OCR cannot tell."""
+    """The confidence that words are not in the image; 0 if they are, None if OCR cannot decide."""
     plain = squeeze(words)
     if len(plain) < _FEWEST_LETTERS:
         return None

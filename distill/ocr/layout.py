@@ -1,8 +1,8 @@
 """What the text of a picture says: its numbers, each with the labels beside, above or below it.
 
-A number belongs to the label at its left in the same line of the picture, and to the name in its column where names
-stand in a row. The result has the form of a chart's table, so that `distill.grounding` checks a rationale against it.
-A number without a label is still a number of the picture.
+A number belongs to the label at its left in the same line of the image, and to the name of its column if names form a
+row. The result has the form of a chart's table, so that `distill.grounding` checks a rationale against it. A number
+without a label is still a number of the picture.
 """
 
 import re
@@ -186,7 +186,7 @@ def _labels_of(number: _Piece, names: Sequence[_Piece], numbers: Sequence[_Piece
         min((name for name in column if name.y > number.y), key=lambda name: name.y, default=None),
         max((name for name in column if name.y < number.y), key=lambda name: name.y, default=None),
     ):
-        # Names that stand in a row are those of columns; a heading stands alone.
+        # Names in a row are names of columns; a heading is alone in its row.
         if place is not None and any(_share_line(place, name) for name in names if name is not place):
             found.setdefault(place.text, int(bool(before)))
     return found

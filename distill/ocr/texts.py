@@ -1,7 +1,7 @@
 """The text of pictures as a run keeps it: read once for each distinct picture, and found again by its digest.
 
-One append-only file for each version of the reader. A picture that cannot be decoded, takes too long or crashes the
-reader has a reason instead of lines; a picture that could not be decoded is tried again the next time.
+One append-only file for each version of the reader. An image that cannot be decoded, takes too long or crashes the
+reader has a reason instead of lines. Only an image that could not be decoded is tried again the next time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -111,7 +111,7 @@ def find_lines(path: Path, digest: str) -> tuple[TextLine, ...]:
         raise UnreadPicture("the text of the picture was not read")
     record = read_record(path, start)
     if record is None or "lines" not in record:
-        raise UnreadPicture(f"the text of the picture was not read: {(record or {}).get('reason', 'damaged')}")
+        raise UnreadPicture(f"OCR could not read the text of the image: {(record or {}).get('reason', 'damaged')}")
     return tuple(TextLine(**dict(zip(_NAMES, line, strict=True))) for line in record["lines"])
 
 

@@ -1,4 +1,4 @@
-"""The processes of one machine that take part in a work of several machines, as those of torchrun do.
+"""The processes of one machine in a training on several machines, as torchrun starts them.
 
 Every process finds its rank where torchrun and accelerate put it: in its environment. Does not know the work.
 """
@@ -23,7 +23,7 @@ class ProcessLost(DistillError):
 
 
 class Ranks(NamedTuple):
-    """The processes of one machine among those of all."""
+    """The processes of one machine among the processes of all machines."""
 
     machine: int
     machines: int
@@ -34,7 +34,7 @@ class Ranks(NamedTuple):
     port: int
 
     def environment(self, local: int) -> dict[str, str]:
-        """What a launcher tells the process of this number on its machine."""
+        """The environment variables that a launcher sets for the process of this number on its machine."""
         values = {
             "RANK": self.machine * self.processes + local,
             "WORLD_SIZE": self.machines * self.processes,

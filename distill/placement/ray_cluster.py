@@ -69,11 +69,11 @@ def train_together(
     resources: Mapping[str, float],
     follow: Callable[[], None],
 ) -> None:
-    """Run the same work in processes on `nodes` nodes at once, which find their ranks as those of torchrun do.
+    """Run the same work in processes on `nodes` nodes at once; the processes find their ranks as under torchrun.
 
     A node has as many processes as `resources` name GPUs (num_gpus), and one without GPUs. A lost node or process
     ends all. They start again, `restarts` times in all, on the nodes that are there, `nodes` at most; `make_work` is
-    called for every start. Raises DistillError: that of the processes, or of the last loss.
+    called for every start. Raises the DistillError of the processes, or a DistillError about the last loss.
     """
     processes = max(1, int(resources.get("num_gpus", 0)))
     wait_for_all = True
@@ -114,7 +114,7 @@ def _meeting_point() -> tuple[str, int]:
 
 
 def _run_to_end(tasks: list[Any], follow: Callable[[], None]) -> BaseException | None:
-    """The error of tasks that work together; of several, that of a loss, then one of ours."""
+    """The error of tasks that work together. Of several errors, a loss comes before a DistillError."""
     errors: list[BaseException] = []
     deadline_s = float("inf")
     with _stopped_at_last() as running:

@@ -10,7 +10,7 @@ from distill.recipe.sections.stages import Stage, is_traces, sources_of
 def training_sources(recipe: Recipe, stages: Iterable[Stage] | None = None) -> tuple[str, ...]:
     """The sources that these stages learn from, directly, through teachers or by replay.
 
-    By default those of all stages, and what teachers are asked, in rounds too.
+    By default the sources of all stages, and the teachers' questions, also in rounds.
     """
     chosen = recipe.stages if stages is None else tuple(stages)
     asked = any(is_traces(stage) for stage in chosen) or (stages is None and bool(recipe.teachers))

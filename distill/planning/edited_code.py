@@ -38,7 +38,7 @@ class Noted:
 
 
 def manifests(run: Path) -> Iterator[tuple[str, Manifest]]:
-    """Those of the finished stages of a run, by the names of their results."""
+    """The manifests of the finished stages of a run, by the names of their results."""
     folders = {name: run / name for name in ("generate", "filter", "eval")}
     folders |= {f"train:{folder.name}": folder for folder in sorted((run / "train").glob("*/"))}
     for name, folder in folders.items():

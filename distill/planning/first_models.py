@@ -1,8 +1,8 @@
 """A teacher and a student that fit a card, for a first recipe.
 
-Names and sizes are those of the published checkpoints. The memory of a student's training is that of `distill plan`
-for the stages of the recipe `own-images` (docs/log.md); `distill plan` for the written recipe counts the tokens of
-the data, too.
+Names and sizes are taken from the published checkpoints. The memory of a student's training comes from `distill plan`
+for the stages of the recipe `own-images` (docs/log.md); `distill plan` for the written recipe also counts the tokens
+of the data.
 """
 
 from dataclasses import dataclass

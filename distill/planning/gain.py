@@ -97,8 +97,8 @@ class ExpectedGain:
 def expected_gain(recipe: Recipe, run: Path, *, on_progress: ProgressCallback = unwatched) -> ExpectedGain:
     """Measure the teachers of a filtered run and predict what each one gains the student.
 
-    Raises StaleError for a run that is not filtered, DataError where no teacher has FEWEST_TRACES traces, RecipeError
-    for a recipe without a stage that learns rationales or without a student that has seen images.
+    Raises StaleError if the run is not filtered, and DataError if no teacher has FEWEST_TRACES traces. Raises
+    RecipeError if no stage learns rationales, or if the student was never trained on images.
     """
     stage = _stage(recipe)
     _require_traces(recipe, run)
@@ -183,7 +183,7 @@ def _student(recipe: Recipe, run: Path, stage: Stage) -> str:
         name = before[-1].name
         if Manifest.read(run / "train" / name) is None:
             raise StaleError(
-                f"{run}: the student that meets the traces is that of stage {name!r}, which is not trained; run "
+                f"{run}: the prediction needs the student of stage {name!r}, which is not trained; run "
                 f"{run_command(f'train --stage {name}', recipe.path, run)} first, or name another "
                 "checkpoint with --set filter.student.checkpoint=DIR"
             )
@@ -191,8 +191,8 @@ def _student(recipe: Recipe, run: Path, stage: Stage) -> str:
     if recipe.student is None or recipe.student.model is None:
         raise RecipeError(
             f"{recipe.path}: stage {stage.name!r} starts from parts that were never trained on images together, so "
-            "how they take a trace says nothing. Name a student that has seen images: "
-            "--set filter.student.checkpoint=DIR"
+            "their likelihoods have no meaning. Name a student that was trained on images: --set "
+            "filter.student.checkpoint=DIR"
         )
     return recipe.local_or_hub(recipe.student.model)
 

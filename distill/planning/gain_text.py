@@ -91,7 +91,7 @@ def verdict(expected: ExpectedGain) -> str:
 
 
 def limit(gain: TeacherGain, expected: ExpectedGain) -> str:
-    """What keeps the gain, or the certainty about it, small; empty where nothing stands out."""
+    """The reason why the gain, or its certainty, is small; empty if there is no clear reason."""
     measured, predicted = gain.measured, gain.prediction
     if measured.traces < FEWEST_TRACES:
         return f"{measured.traces:,} traces; {FEWEST_TRACES} are needed"

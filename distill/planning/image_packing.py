@@ -33,7 +33,7 @@ class StoredImages:
 
 
 def measure_load(recipe: Recipe, samples: Path, count: int) -> StoredImages | None:
-    """The images of a run that lie in a store. Their bytes are those of images that this machine keeps."""
+    """The images of a run that lie in a store. Their bytes come from images that this machine keeps."""
     refs = image_shards.stored_refs(read_samples(samples)).values()
     if not refs:
         return None

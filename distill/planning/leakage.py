@@ -1,4 +1,4 @@
-"""Does the student learn from what it is tested with? Counts over whole sources, before time and money are spent.
+"""Finds training data in the evaluation data. Counts over whole sources, before time and money are spent.
 
 Every training source (what teachers are asked, what a stage learns from or replays) is compared with every evaluation
 source (`eval.data`, what stages validate on, named test sets). `filters.source_overlap`
@@ -87,8 +87,8 @@ class Leakage:
 def refuse_leakage(recipe: Recipe, run: Path, training: Sequence[str], *, is_trained: bool = False) -> Leakage:
     """Compare these training sources with all evaluation sources, and refuse to go on where one leaks.
 
-    Of questions that stages learn from through the filtered dataset alone, those in the dataset count; all count
-    where the stages are trained (`is_trained`) and one of them learned from another dataset. Raises DataOverlap
+    Questions that stages learn only through the filtered dataset count if they are in this dataset. All questions
+    count if the stages are trained (`is_trained`) and one of them learned from another dataset. Raises DataOverlap
     unless `eval.allow_overlap` is set.
     """
     if not training or not evaluation_sources(recipe):

@@ -1,5 +1,5 @@
-"""Finished stages of a run that were made from other traces, another dataset or another student than are there now,
-with other settings than the recipe in the run has, or by another version.
+"""Finds outdated stages of a run: finished stages whose traces, dataset, student, settings or version differ from the
+present ones.
 
 Reads manifests, labels, that recipe, and some of the images that a stage noted. What a changed recipe makes stale is
 another question (distill.planning.redo).
@@ -30,7 +30,8 @@ _OTHERWISE_COMPARED = (_SIGNALS, "stage.validation.")
 
 
 def outdated(run: Path, recipe: Recipe | None = None) -> dict[str, str]:
-    """Name of each such stage, and why it is outdated and what makes it again; `recipe` is that of the run."""
+    """For each outdated stage: its name, the reason, and the command that makes it again; `recipe`: the recipe of the
+    run."""
     recipe = recipe or _recipe_of(run)
     generated, filtered = Manifest.read(run / "generate"), Manifest.read(run / "filter")
     found = _with_other_images(run, recipe) | _set_otherwise(run, recipe) if recipe else {}
@@ -63,7 +64,7 @@ def _recipe_of(run: Path) -> Recipe | None:
 
 
 def _with_other_images(run: Path, recipe: Recipe) -> dict[str, str]:
-    """Stages of training and evaluation whose images were replaced, as far as a quick look can tell."""
+    """Stages of training and evaluation whose images were replaced, as far as a quick look shows."""
     folders = [
         folder
         for folder in (*stage_folders(run), run / "eval")
@@ -86,7 +87,8 @@ def _with_other_images(run: Path, recipe: Recipe) -> dict[str, str]:
 
 
 def _set_otherwise(run: Path, recipe: Recipe) -> dict[str, str]:
-    """Stages of filter and train whose settings are not those of the recipe: a later command got a changed one."""
+    """Stages of filter and train whose settings differ from the recipe, because a later command got a changed
+    recipe."""
     found = {}
     if (filtered := Manifest.read(run / "filter")) and (
         other := _other_settings(filtered, "filter", affecting(recipe.filter, "filter"))

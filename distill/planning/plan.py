@@ -1,7 +1,7 @@
 """What training will take, before anything is loaded: tokens, steps, FLOPs, memory, hours and cost, as text.
 
 Models are outlined from their configurations, data is sampled where it is there (distill/planning/stage_plans.py).
-Times are those of the kernels of a step (distill/planning/stage_times.py).
+Times are sums over the kernels of a step (distill/planning/stage_times.py).
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ _TIMES_NOTE = (
 def training_plan(recipe: Recipe, run: Path, *, gpu: str | None = None, price: float | None = None) -> str:
     """The plan of a recipe's training as text, for one card by name, the card that is here, or a few usual ones.
 
-    `price` is that of an hour of one card. Raises RecipeError for an unknown card or a recipe without training,
+    `price` is the price of one card for an hour. Raises RecipeError for an unknown card or a recipe without training,
     ModelError for a student whose configuration cannot be read, and what reading the data raises.
     """
     chosen = chosen_gpu(recipe, gpu)
@@ -46,7 +46,7 @@ def training_plan(recipe: Recipe, run: Path, *, gpu: str | None = None, price: f
 
 
 def chosen_gpu(recipe: Recipe, gpu: str | None) -> Gpu | None:
-    """The card to plan for: by name, or that of this machine. Raises RecipeError, also for nothing to plan."""
+    """The card to plan for: by name, or the card of this machine. Raises RecipeError, also for nothing to plan."""
     if recipe.student is None or not recipe.stages:
         raise RecipeError(f"{recipe.path}: a plan needs a [student] section and at least one [[stages]] block")
     return hardware.find_gpu(gpu) if gpu is not None else local_gpu()
@@ -128,7 +128,7 @@ def _rounds(recipe: Recipe, planned: Sequence[StagePlan]) -> str:
 
 
 def _card(plans: Sequence[StagePlan], gpu: Gpu, price: float | None) -> str:
-    """How every stage goes on one card."""
+    """Memory and time of every stage on one card."""
     rate = f"{gpu.bf16 / 1e12:,.0f} TFLOP/s in bf16" if gpu.bf16 else "no bf16"
     lines = [f"{gpu.name}: {gpu.memory_gib:.1f} GiB, {rate}, {gpu.bandwidth / 1e12:.2f} TB/s ({gpu.source})"]
     stages = on_card(plans, gpu)

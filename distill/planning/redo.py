@@ -18,7 +18,7 @@ from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import Stage, is_traces, sources_of, start_of
 from teacher.engines.vllm.vllm_options import server_answer_options
 
-OLD_CODE, EDITED_CODE = "the file as it was", "the file, edited or gone"
+OLD_CODE, EDITED_CODE = "the file as it was", "the file, edited or deleted"
 OLD_ROWS, NEW_ROWS = "the content as it was", "other content"
 JUDGE, STUDENT, CONTAMINATION = "judge", "student", "contamination"
 
@@ -112,7 +112,7 @@ def _renamed(before: Recipe, now: Recipe) -> dict[str, str]:
 
 
 def _targets(effect: str, parts: tuple[str, ...], before: Recipe, now: Recipe) -> Iterator[str]:
-    """The results that a key with this effect makes stale; results that neither recipe has are left out."""
+    """The results that a key with this effect makes stale, without results that both recipes lack."""
     root, item = (*parts, "")[:2]
     both, path = (before, now), ".".join(parts)
     if effect == "source":
@@ -181,7 +181,7 @@ def _engines(recipe: Recipe, name: str) -> Iterator[str]:
 
 
 def _signals(key_parts: tuple[str, ...], both: tuple[Recipe, Recipe]) -> Iterator[str]:
-    """Those of the measured signals that a key changes."""
+    """The measured signals that a key changes."""
     root, *parts = key_parts
     path = ".".join(key_parts)
     before, now = both

@@ -58,7 +58,7 @@ def redo_fields(before: Recipe, now: Recipe, run: Path, overrides: Sequence[str]
 def redo_text(before: Recipe, now: Recipe, run: Path, overrides: Sequence[str] = ()) -> str:
     """The keys that differ, and what each stage of `run`, made with `before`, does again when `now` replaces it.
 
-    `overrides` are those of --set, which the commands to run repeat.
+    `overrides` are the values of --set, which the printed commands repeat.
     """
     with damage_named(run):
         redo = compare_recipes(before, now, run)

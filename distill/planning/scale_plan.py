@@ -1,8 +1,9 @@
 """What a run in an object store takes on many machines: units, objects, bytes, requests, hours and money.
 
 What a sample takes is measured on a finished small run. Without one, traces and tokens are the most that the recipe
-allows, and bytes and hours are not known. Prices are those of the recipe (`teachers.price`, `store.price`); what has
-no price is not known. Requests are those of teacher/store_run.py and filters/store_run.py without failures.
+allows, and bytes and hours are not known. Prices come from the recipe (`teachers.price`, `store.price`); without a
+price the cost is not known. The plan counts the requests of teacher/store_run.py and filters/store_run.py without
+failures.
 """
 
 import math
@@ -42,7 +43,7 @@ _COMPRESSED = 8 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherLoad:
-    """What a teacher does for one sample, in the mean. Bytes are those of compressed traces."""
+    """What a teacher does for one sample, in the mean. Bytes count compressed traces."""
 
     teacher: str
     traces: float
@@ -173,7 +174,7 @@ def measured_load(recipe: Recipe, run: Path) -> SampleLoad | None:
         load,
         signal_bytes=_folder_bytes(folder / SIGNALS) / count,
         filter_bytes=_folder_bytes(folder) / count,
-        # Where signals were reused, its seconds are those of the other signals.
+        # If signals were reused, its seconds cover only the other signals.
         filter_s=None if filtered.counts.get("reused") else filtered.seconds / count,
     )
 
@@ -235,7 +236,8 @@ def _largest_teacher(recipe: Recipe, teacher: Teacher) -> TeacherLoad:
 def _generate_hours(
     load: SampleLoad, rounds: Sequence[Sequence[Teacher]], samples: int, agents: int
 ) -> list[float] | None:
-    """Hours of each round: those of its slowest teacher, because the teachers of a round work at the same time."""
+    """Hours of each round: the hours of its slowest teacher, because the teachers of a round work at the same
+    time."""
     hours: dict[str, float] = {}
     for each in load.teachers:
         if each.output_tokens is None or (each.output_tokens and each.tokens_per_s is None):

@@ -1,6 +1,6 @@
 """What each stage of a training will take, before anything is loaded, and how it fits a card.
 
-Memory is that of the tensors of a step (student/training/cost/memory.py) plus a reserve for everything else.
+Memory is the memory of the tensors of a step (student/training/cost/memory.py) plus a reserve for everything else.
 """
 
 import functools
@@ -236,7 +236,7 @@ def local_gpu() -> Gpu | None:
 
 
 def _tokens_per_s(metrics: Path) -> float | None:
-    """Real tokens a second over the log steps so far, by what they had in between."""
+    """Real tokens a second over the log steps so far."""
     lines = list(read_jsonl(metrics, on_damage=lambda _: None))
     if not lines or not lines[-1].get("seconds"):
         return None

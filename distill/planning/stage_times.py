@@ -1,7 +1,7 @@
 """The shortest time of a stage on a card, what limits it, and the setting that lifts the limit.
 
-The bound is that of student/training/cost/roofline.py; MFU and HFU are shares of the card's nominal bf16 rate, as in
-metrics.jsonl.
+The lower bound comes from student/training/cost/roofline.py; MFU and HFU are shares of the card's nominal bf16 rate,
+as in metrics.jsonl.
 """
 
 import math
@@ -103,7 +103,7 @@ def advice(planned: StagePlan, gpu: Gpu, gpu_fit: GpuFit, time: StageTime) -> st
 def _changes(
     planned: StagePlan, gpu: Gpu, gpu_fit: GpuFit, settings: Settings
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Settings of the recipe that may make a step faster, and what they change."""
+    """Settings of the recipe that may make a step faster, and their effects."""
     if settings.kernels not in ("compile", "auto"):
         yield 'kernels = "compile"', {"kernels": "compile"}
     if settings.kernels == "none":

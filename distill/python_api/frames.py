@@ -1,4 +1,4 @@
-"""What a run holds, as tables for programs: its traces, signals and dataset, and its students compared.
+"""The results of a run as tables for programs: traces, signals, the dataset, and the comparison of students.
 
 Tables are Arrow's; `table.to_pandas()` gives a data frame. Everything is read from the files of the run; nothing is
 asked, measured or written.
@@ -51,10 +51,10 @@ _COMPARED = pa.schema(
 
 
 def traces(run: Path | str) -> pa.Table:
-    """One row a trace, with its question and gold answers; of an unfinished run those written so far.
+    """One row for each trace, with its question and gold answers; for an unfinished run, the traces so far.
 
-    Tokens are counts, null where the server reported none; latency_s are seconds. Raises
-    DataError where there is no run with traces.
+    Tokens are counts (null if the server reported none); latency_s is in seconds. Raises DataError if the folder is
+    not a run with traces.
     """
     run = run_folder(run)
     folder = run / "generate"
@@ -109,9 +109,9 @@ def _trace_row(record: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str
 
 
 def signals(run: Path | str) -> pa.Table:
-    """One row a trace: every signal, whether it was `kept` and `selected`, and the rules that it failed (`rules`).
+    """One row for each trace: every signal, `kept`, `selected`, and `rules` (the rules that the trace failed).
 
-    `not_selected` in `rules` is no rule: the trace is kept, but the selection left it out.
+    `not_selected` in `rules` is not a rule: the trace is kept, but the selection left it out.
 
     Raises StaleError where `filter` has not finished, DataError where there is no run and for damaged files.
     """
@@ -141,12 +141,13 @@ def dataset(run: Path | str) -> "Dataset":
 
 
 def compare(*runs: Path | str) -> pa.Table:
-    """Every two students of one or more evaluated runs, paired by question: one row a pair.
+    """Compares every two students of one or more evaluated runs, paired by question: one row for each pair of
+    students.
 
-    A student is called by its arm, of several runs by RUN:ARM with the name of the run's folder, or its path where
-    another run has the same name. Only questions that both answered count. `difference` is accuracy, later minus
-    earlier, from -1 to 1; `low` and `high` are the ends of its 95 % interval (Bonett and Price), `p` is McNemar's
-    exact test.
+    The name of a student is its arm. With several runs it is RUN:ARM, where RUN is the name of the run's folder, or
+    its path if two folders have the same name. Only questions that both students answered count. `difference` is
+    accuracy, later minus earlier, from -1 to 1; `low` and `high` are the ends of its 95 % interval (Bonett and
+    Price), `p` is McNemar's exact test.
 
     Raises StaleError where `eval` has not finished, DataError where there is no run, for damaged files and for a run
     that is named twice.

@@ -1,8 +1,8 @@
 """The four verbs for programs: `import distill`, then `distill.generate(recipe, run)` and so on.
 
-Each does what its command does, without its output: it compares training data with evaluation data and refuses to go
-on where one stands in the other, and it brings the models and servers that a verb needs. The functions of
-`teacher`, `filters` and `student` below are the verbs alone, which know nothing of each other.
+Each verb does the work of its command, without the output. It refuses training data that is in the evaluation data,
+and passes in the models and servers that the stage needs. The functions of `teacher`, `filters` and `student` do the
+work of one stage, independent of each other.
 """
 
 from contextlib import suppress
@@ -40,7 +40,7 @@ def generate(
     fresh: bool = False,
     on_progress: ProgressCallback = unwatched,
 ) -> Manifest:
-    """Let the teachers answer; raises what `teacher.generate.generate` raises, and DataError where data leaks."""
+    """Let the teachers answer. Raises the errors of `teacher.generate.generate`, and DataError if data leaks."""
     run = _checked(recipe, run, on_progress)
     require_count("limit", limit)
     load_again()
@@ -52,7 +52,7 @@ def generate(
 def filter(
     recipe: Recipe, run: Path | str, *, fresh: bool = False, on_progress: ProgressCallback = unwatched
 ) -> Manifest:
-    """Filter the traces, with the signals that a model measures; raises what `filters.apply.apply` raises."""
+    """Filter the traces, with the signals that a model measures. Raises the errors of `filters.apply.apply`."""
     from filters.tables import fork_server
 
     run = _checked(recipe, run, on_progress)
@@ -74,7 +74,7 @@ def train(
     jobs: int = 1,
     on_progress: ProgressCallback = unwatched,
 ) -> Manifest:
-    """Train the stages, `jobs` at a time, or one; raises what `student.train.train` raises, and DataError where
+    """Train all stages, `jobs` at a time, or one stage. Raises the errors of `student.train.train`, and DataError if
     data leaks."""
     from student.distributed import processes
 
@@ -96,8 +96,8 @@ def evaluate(
     jobs: int = 1,
     on_progress: ProgressCallback = unwatched,
 ) -> Manifest:
-    """Ask and compare students, `jobs` at a time; raises what `student.evaluate.evaluate` raises, and DataError
-    where data leaks."""
+    """Ask and compare students, `jobs` at a time. Raises the errors of `student.evaluate.evaluate`, and DataError if
+    data leaks."""
     run = _checked(recipe, run, on_progress)
     require_count("jobs", jobs)
     load_again()
@@ -114,7 +114,8 @@ def _checked(recipe: Recipe, run: Path | str, on_progress: ProgressCallback) -> 
 
 
 def prepare_training(recipe: Recipe, run: Path, stage: str | None) -> "Leakage | None":
-    """What comes before the stages, or before one: the comparison of data, and the data sets of their arms."""
+    """The work before all stages, or before one stage: compare training and evaluation data, and write the data sets
+    of arms."""
     from filters.dataset.ablation_sets import materialise_stages
 
     compared = compare_trained(recipe, run, stage)
@@ -123,7 +124,7 @@ def prepare_training(recipe: Recipe, run: Path, stage: str | None) -> "Leakage |
 
 
 def as_launched(recipe: Recipe) -> Recipe:
-    """The recipe with the sharding that the launcher of these processes asks for. Raises InputError for DeepSpeed."""
+    """The recipe with the sharding that the launcher of the processes requests. Raises InputError for DeepSpeed."""
     from student.distributed import processes
 
     if not processes.launcher_shards():
@@ -221,25 +222,25 @@ def _serve(recipe: Recipe) -> "Serve":
 
 
 def connect(name: str, student: "AnyStudent", **limits: int) -> "AbstractContextManager[RemoteStudent]":
-    """A student that a server has; its engine is loaded when the first one is asked."""
+    """A student on a server; the engine is loaded when the first student is asked."""
     from teacher.engines.http.remote_student import connect_student
 
     return connect_student(name, student, **limits)
 
 
 def compare_asked(recipe: Recipe, run: Path) -> "Leakage | None":
-    """Compare what teachers are asked with the evaluation sources; None where there is nothing to compare."""
+    """Compare the teachers' questions with the evaluation sources; None if there is nothing to compare."""
     return _compare(recipe, run, (ASKED,) if ASKED in recipe.data else ())
 
 
 def compare_trained(recipe: Recipe, run: Path, stage: str | None = None) -> "Leakage | None":
-    """Compare what the stages learn from, or one of them, with the evaluation sources."""
+    """Compare the training data of all stages, or of one stage, with the evaluation sources."""
     stages = [each for each in recipe.stages if stage in (None, each.name)]
     return _compare(recipe, run, training_sources(recipe, stages))
 
 
 def compare_evaluated(recipe: Recipe, run: Path) -> "Leakage | None":
-    """Compare what the trained stages learned from with the evaluation sources."""
+    """Compare the training data of the trained stages with the evaluation sources."""
     return _compare(recipe, run, training_sources(recipe, recipe.stages), is_trained=True)
 
 

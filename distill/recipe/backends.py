@@ -13,7 +13,7 @@ BackendName = Literal["embedded", "vllm", "vllm_offline", "openai", "batch"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What recipe and engines need to know of a backend before anything is loaded."""
+    """The properties of a backend that recipe and engines use before anything is loaded."""
 
     summary: str
     engine: str

@@ -49,9 +49,9 @@ def key(
 
     `affects` names entries of EFFECTS; a key without any says in `because` why no result depends on it. A fingerprint
     holds the values of the keys that affect it (`distill.recipe.effects`), with two exceptions: `compared_by` names
-    what is compared instead of the value, such as the content of a file; and the effects in `omit_default` leave a
-    default out, so that a new key changes no old fingerprint. A key that holds a section has the effects of its keys.
-    `usual` is for hints and the diagnosis (distill/recipe/usual_values.py): two numbers are the ends of a range
+    the thing that is compared instead of the value, such as the content of a file. The effects in `omit_default`
+    leave a default out, so a new key changes no old fingerprint. A key that holds a section has the effects of its
+    keys. `usual` is for hints and the diagnosis (distill/recipe/usual_values.py): two numbers are the ends of a range
     (None: no upper end), anything else lists values.
     """
     affected = affects.split()

@@ -16,7 +16,7 @@ from distill.recipe.base import Section
 
 @dataclass(frozen=True, slots=True)
 class RecipeKey:
-    """One key of a recipe, such as teachers.*.sampling.top_p; a star stands for the name of an item."""
+    """One key of a recipe, such as teachers.*.sampling.top_p; a star means the name of any item."""
 
     path: str
     field: FieldInfo

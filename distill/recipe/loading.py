@@ -54,7 +54,7 @@ def given_values(recipe: Recipe, *, without: Collection[str] = ()) -> dict[str, 
 
 
 def derived_recipe(recipe: Recipe, values: dict[str, Any], purpose: str) -> Recipe:
-    """The recipe with other values, such as those of an ablation arm, as if the file of `recipe` held them.
+    """The recipe with other values, such as the values of an ablation arm, as if the file of `recipe` held them.
 
     Raises RecipeError that names `purpose`.
     """
@@ -62,7 +62,7 @@ def derived_recipe(recipe: Recipe, values: dict[str, Any], purpose: str) -> Reci
 
 
 def _with_trackers(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Stages that name no tracker report to those of the recipe."""
+    """Stages that name no tracker report to the trackers of the recipe."""
     trackers, stages = values.get("report_to"), values.get("stages")
     if not trackers or not isinstance(stages, list):
         return values
@@ -105,7 +105,7 @@ class _Schema(GenerateJsonSchema):
 
 
 def shipped() -> dict[str, Path]:
-    """The recipes that come with the toolkit, by name, wherever it is installed."""
+    """The shipped recipes, by name."""
     folder = recipes_folder()
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 

@@ -64,7 +64,7 @@ def unreadable_values(value: Any, where: str = "") -> Iterator[str]:
 
 
 def explain_problems(error: ValidationError, values: Any, root: type[Section]) -> Iterator[str]:
-    lines: dict[str, list[str]] = {}  # a value that is of none of the kinds that its key takes has a reason for each
+    lines: dict[str, list[str]] = {}  # a value that fits no type of its key has an error for each type
     for problem in error.errors(include_url=False):
         where, section, annotation = _locate(problem["loc"], values, root)
         message = problem["msg"].removeprefix("Value error, ")

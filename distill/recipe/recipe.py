@@ -54,8 +54,8 @@ class Recipe(Section):
     )
     report_to: tuple[Literal["trackio", "wandb", "tensorboard"], ...] = key(
         (),
-        "Experiment trackers that get the numbers of generate, filter, eval, and of stages without a report_to of "
-        "their own.",
+        "Experiment trackers that get the numbers of generate, filter, eval, and of stages without their own "
+        "report_to.",
         because="it changes only which trackers get the numbers",
         strict=False,
     )
@@ -68,7 +68,7 @@ class Recipe(Section):
     student: Student | None = key(None, "The model that is trained.")
     stages: tuple[Stage, ...] = key((), "The training stages, in order.", strict=False)
     eval: Eval = key(Eval(), "Held-out evaluation.")
-    rounds: Rounds = key(Rounds(), "Rounds in which the student's failures go to the teachers again.")
+    rounds: Rounds = key(Rounds(), "Rounds: the teachers answer the student's failed questions again.")
     ablate: Ablate = key(Ablate(), "Controlled comparisons.")
     engine: Placement = key(Placement(), "How machines share a run in an object store.")
     store: StoreSettings = key(StoreSettings(), "The object store of a run whose --run is an address.")
@@ -160,13 +160,15 @@ class Recipe(Section):
             )
         if settings.validation in (None, ASKED):
             raise ValueError(
-                "rounds.validation names the source whose questions decide whether a round helps: a source beside "
-                "[data.questions]. Leave it out, and leave data.questions.part out, to split one off"
+                "rounds.validation must name another source than [data.questions], because its questions decide "
+                "whether a round helps. To split a part of [data.questions] off instead, leave rounds.validation "
+                "and data.questions.part out"
             )
         if settings.questions == settings.validation:
             raise ValueError(
-                f"rounds.questions = rounds.validation = {settings.questions!r}: the student learns from the first, "
-                "so the second would not say whether a round helps; name two sources without a common image"
+                f"rounds.questions = rounds.validation = {settings.questions!r}: the student learns from "
+                "rounds.questions, so the same source cannot measure whether a round helps; name two sources "
+                "without a common image"
             )
         return self
 
@@ -200,7 +202,8 @@ class Recipe(Section):
         if name not in learned:
             raise ValueError(
                 f"{where}: the student that stage {stage.name!r} starts from has not learned from traces of "
-                f"{name!r}, and the scores of another teacher draw it away from what it learned; name one of: "
+                f"{name!r}; the scores of such a teacher would pull the student away from the traces that it "
+                "learned; name one of: "
                 f"{', '.join(sorted(learned)) or 'none (train a stage on traces first)'}"
             )
 
@@ -215,7 +218,8 @@ class Recipe(Section):
 
     @property
     def evaluates(self) -> bool:
-        """Whether anything is evaluated: not where neither a source for it nor a word about it is in the recipe."""
+        """Whether the recipe evaluates anything: it has the source of [eval], or names another source, arms or
+        students."""
         default = Eval.model_fields["data"].default
         return self.eval.data in self.data or self.eval.data != default or bool(self.eval.arms or self.eval.students)
 

@@ -18,7 +18,7 @@ def edit_recipe_text(
     `comments`: by dotted key, the comment that takes the place of that beside a value which is set.
 
     A missing key is added at the end of its section. Sections with the same name, such as [[stages]], get the same
-    values. Each value must stand on one line.
+    values. Each value must be on one line.
     """
     blocks = [
         _block(block, _name(block), values, comments or {})

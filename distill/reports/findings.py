@@ -54,8 +54,8 @@ class Finding:
 
 
 def chosen(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """The findings that are shown, as JSON: faults first, the surest first, else in their order; good news and open
-    questions only where nothing is wrong, and what is about a result only where no cause of it is named."""
+    """The findings that are shown, as JSON: faults first, the most certain first. Good results and open questions
+    appear only if there is no fault; findings about a result appear only if no finding names its cause."""
     found = list(findings)
     faults = [finding for finding in found if finding.kind == "fault"]
     causes = [fault for fault in faults if fault.name not in _EFFECTS]

@@ -1,8 +1,8 @@
 """The gallery of a report page: questions with their pictures and what every arm says to them, failures first.
 
-A page stays below a number of bytes however many cards it has and however large their pictures are: pictures are made
-smaller, then rationales shorter, then cards fewer, and the page says so. A picture that several cards show is stored
-once. Which arms there are and who is right is decided elsewhere.
+A page stays below a number of bytes for any number and size of images: images are made smaller, then rationales
+shorter, then cards are left out, and the page says so. A picture that several cards show is stored once. Which arms
+there are and who is right is decided elsewhere.
 """
 
 from collections import defaultdict

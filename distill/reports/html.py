@@ -94,7 +94,7 @@ def _run_name(run: Path) -> str:
 
 
 def _pages(run: Path) -> list[tuple[str, Path, str]]:
-    """Name and path of each page that a run has now, in the order of its stages, and what it is about."""
+    """Name, path and subject of each page of a run, in the order of its stages."""
     rounds = sorted((run / ROUNDS).glob(f"[1-9]*/{PAGES}"), key=by_number)
     found = [
         ("filter", run / "filter" / REPORT, "traces of the teachers, and which of them are selected"),

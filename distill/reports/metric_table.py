@@ -1,7 +1,7 @@
 """The tables of figures of a report page: how each figure is written, and the columns that are no metric of replies.
 
-The columns of metrics follow from their entries (student/inference/reply_metrics.py).
-Reads what an arm's mapping holds and leaves out what it does not. Measures nothing.
+The columns of metrics follow from their entries (student/inference/reply_metrics.py). Shows the metrics in an arm's
+mapping and leaves out the others. Measures nothing.
 """
 
 import math
@@ -39,7 +39,10 @@ OTHERS: Mapping[str, tuple[Measure, ...]] = {
             label="seconds",
             keys=("all_seconds",),
             kind="count",
-            note="Training, and the scores, replies and new traces that it needs beside the dataset of all arms.",
+            note=(
+                "Training, plus the scores, replies and new traces that the arm needs in addition to the common "
+                "dataset."
+            ),
         ),
     ),
     "more": (
@@ -116,7 +119,7 @@ def interval(ends: Sequence[float], *, signed: bool = False) -> str:
 
 
 def accuracy_estimate(name: str, arm: Mapping[str, Any], reference: str = "") -> Estimate:
-    """An arm's accuracy with its interval, and that of each of its seeds."""
+    """An arm's accuracy with its interval, and the accuracy of each of its seeds."""
     low, high = arm["ci95"]
     return Estimate(
         label=name,
@@ -130,7 +133,7 @@ def accuracy_estimate(name: str, arm: Mapping[str, Any], reference: str = "") ->
 
 
 def effect_estimate(label: str, effect: Mapping[str, Any]) -> Estimate:
-    """A difference with its interval, and that of each of its seeds."""
+    """A difference with its interval, and the difference of each of its seeds."""
     low, high = effect["ci95"]
     return Estimate(
         label=label,

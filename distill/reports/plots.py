@@ -53,7 +53,7 @@ class Axis:
     ticks: tuple[Tick, ...]
 
     def place(self, value: float) -> float:
-        """0 to 100; what lies beyond the axis stands at its end."""
+        """0 to 100; values beyond the axis are drawn at its end."""
         return min(100.0, max(0.0, 100 * (value - self.low) / (self.high - self.low)))
 
 
@@ -174,8 +174,8 @@ def chart(
 ) -> Chart | None:
     """Lines over one axis; None where there is nothing to draw.
 
-    If every series is one point, names stand beside the points.
-    `unit`: of the values, as for `axis`. `table`: the values also stand in a table beside the chart.
+    If every series is one point, names are beside the points. `unit`: of the values, as for `axis`. `table`: the
+    values are also in a table beside the chart.
     """
     finite = {key: sorted(_finite(each.points)) for key, each in series.items()}
     finite = {key: points for key, points in finite.items() if points}

@@ -16,7 +16,7 @@ from distill.rounds.verdicts import PassFigures, RoundVerdict
 def pass_fields(
     number: int, folder: Path, measured: PassFigures, verdict: RoundVerdict | None, counts: Mapping[str, int]
 ) -> dict[str, Any]:
-    """One pass as plain values; `counts` are those of its questions and traces."""
+    """One pass as plain values; `counts`: numbers of its questions and traces."""
     return {
         "pass": number,
         "run": str(folder),

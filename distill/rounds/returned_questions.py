@@ -1,7 +1,7 @@
 """Writes the questions of a round as a source: those that a student fails, with its wrong replies.
 
-A question goes back when the judge calls a reply to it wrong and few of its replies are right. One with undecided
-replies alone stays: the judge could not tell a right trace from a wrong one.
+A question goes back when the judge calls a reply to it wrong and few of its replies are right. A question with only
+undecided replies does not go back, because the judge could not separate right traces from wrong ones.
 """
 
 from collections import Counter

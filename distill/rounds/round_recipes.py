@@ -67,7 +67,7 @@ def evaluation_recipe(recipe: Recipe, run: Path, number: int, source: str, attem
 
 
 def with_teachers_of_round(recipe: Recipe) -> Recipe:
-    """The recipe as it stands, with the teachers of a round: what is known about rounds before the first pass.
+    """The recipe with the teachers of a round, without a student's replies: used before the first pass.
 
     Raises RecipeError for teachers that cannot be asked, such as one whose `after` is left out.
     """

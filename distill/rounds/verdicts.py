@@ -1,7 +1,7 @@
 """Whether a round helped, from the replies to the validation questions alone: its gain, and guards.
 
-The rounds go on while a round gains more than `rounds.min_gain_points` over the best pass before it. Otherwise, or
-when a guard speaks, they end. A round that gains nothing is never the best pass. Never sees the test set.
+The rounds go on while a round gains more than `rounds.min_gain_points` over the best pass before it. Otherwise, or if
+a guard fails, they end. A round that gains nothing is never the best pass. Never sees the test set.
 """
 
 from collections import Counter

@@ -2,11 +2,11 @@
 
     gain = taught * (sight * use of the picture + fit * student fit) - left * (1 - taught) - cost
 
-The gain of a pair is the accuracy of a student trained on one teacher's traces minus that of the same student trained
-as long on answers alone. Every coefficient is at least 0, so the prediction never falls where a teacher answers more
-questions rightly, where the student uses the picture more, or where the traces fit it better. `left` is what a
+The gain of a pair is an accuracy difference: a student trained on one teacher's traces minus the same student trained
+as long on answers alone. Every coefficient is at least 0. So the prediction never falls if a teacher answers more
+questions correctly, if the student uses the image more, or if the traces fit the student better. `left` is what a
 student loses on questions that its teacher leaves out, `cost` what learning to reason costs in any case. The interval
-is that of a student of which no pair is known. benchmarks/evaluate/gain_fit.py fits the coefficients to known pairs.
+is for a student without a known pair. benchmarks/evaluate/gain_fit.py fits the coefficients to known pairs.
 """
 
 import math
@@ -72,8 +72,8 @@ class GainModel:
 def terms(measures: Mapping[str, float]) -> list[float]:
     """What each coefficient of TERMS is multiplied with.
 
-    The use of the picture is the blind gap, cut at one nat a token to either side and moved to 0 to 1: a student that
-    the picture misleads stands at 0. The fit is 1 over the rank-surprisal ratio, which is low where traces fit.
+    The use of the image is the blind gap, clipped to -1 to 1 nat per token and scaled to 0 to 1: a student that the
+    image misleads has 0. The fit is 1 over the rank-surprisal ratio, which is low where traces fit.
     """
     taught = measures["taught"]
     sight = (1 + max(-1.0, min(1.0, measures["blind_gap"]))) / 2

@@ -15,7 +15,7 @@ Z95 = 1.959963984540054
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """Accuracy of one arm minus that of another on the same questions."""
+    """Accuracy of one arm minus the accuracy of another arm on the same questions."""
 
     delta: float
     ci95: tuple[float, float]
@@ -43,8 +43,8 @@ def wilson(successes: float, n: float, quantile: float = Z95) -> Interval:
 def paired(first: Sequence[bool], second: Sequence[bool]) -> Delta:
     """The difference of two arms over the same questions, in the same order.
 
-    The interval is the adjusted Wald interval of Bonett and Price (2012): it holds its level for small counts of
-    disagreement, where the plain one is too narrow, and is defined when the arms agree everywhere.
+    The interval is the adjusted Wald interval of Bonett and Price (2012). It keeps its level for small counts of
+    disagreement, where the plain interval is too narrow, and it is defined if the arms agree everywhere.
     """
     from scipy.stats import binomtest
 
@@ -76,11 +76,12 @@ _DRAWS_AT_ONCE = 2_000_000
 def bootstrap_mean(values: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
     """Interval of a mean by the bias-corrected and accelerated bootstrap, BCa (Efron 1987).
 
-    Scores of questions are bounded and often skewed (most are 0, few are high): there percentiles of the bootstrap
-    miss to one side, and BCa is right to the second order (DiCiccio and Efron 1996, section 2). The acceleration of
-    a mean has a closed form. Resamples of few values vary too little and have normal tails, so the quantiles are
-    those of Hesterberg (2015, The American Statistician 69(4), section 3.3): Student's t times sqrt(n / (n - 1)).
-    None below FEWEST_VALUES, and where all values are equal: their spread is not known, and it is hardly 0.
+    Scores of questions are bounded and often skewed (most are 0, few are high). For such scores, percentile intervals
+    of the bootstrap are biased, and BCa is accurate to the second order (DiCiccio and Efron 1996, section 2). The
+    acceleration of a mean has a closed form. Resamples of few values vary too little and have normal tails, so the
+    quantiles are corrected as in Hesterberg (2015, The American Statistician 69(4), section 3.3): Student's t times
+    sqrt(n / (n - 1)). None below FEWEST_VALUES, and where all values are equal: their spread is not known, and it is
+    hardly 0.
     """
     import numpy as np
     from scipy.special import ndtr, ndtri, stdtrit
@@ -111,7 +112,7 @@ def bootstrap_mean(values: Sequence[float], *, seed: int = 0, resamples: int = R
 def bootstrap_difference(
     first: Sequence[float], second: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Interval | None:
-    """Interval of the mean of `first` minus that of `second`, by resampling the questions that both answered.
+    """Interval of the mean of `first` minus the mean of `second`, by resampling the questions that both answered.
 
     The paired bootstrap of Efron and Tibshirani (1993, chapter 8): a question is drawn with both of its scores.
     """

@@ -10,8 +10,8 @@ degrees of freedom of the effect's variance by Satterthwaite's rule (Satterthwai
 1992, chapter 5). What a seed does to both arms cancels, so the interval is narrower than one that treats the runs of
 the two arms as unrelated.
 
-Few seeds know the variance of their own part badly. The comparisons of one ablation are made from runs of one kind,
-so they share what they know of it: `seed_spread` fits a scaled F distribution to the ratios of their mean squares
+Few seeds know the variance of their own part badly. The comparisons of one ablation come from similar runs, so they
+share their estimate of the spread: `seed_spread` fits a scaled F distribution to the ratios of their mean squares
 (seed over rest), and each comparison shrinks its ratio to it (empirical Bayes, Smyth 2004, Statistical Applications
 in Genetics and Molecular Biology 3(1)).
 """
@@ -94,7 +94,8 @@ def seed_spread(effects: Iterable[PairedEffect]) -> SeedSpread | None:
 
 
 def _independent(comparisons: int) -> float:
-    """The number of independent comparisons that would tell as much about seeds as these, which share an arm."""
+    """The number of independent comparisons with as much information about seeds as these comparisons, which share an
+    arm."""
     return comparisons / (1 + (comparisons - 1) * _SHARED_ARM)
 
 
@@ -164,7 +165,8 @@ def ratio_of_seeds(hits: Sequence[Sequence[float]], cases: Sequence[Sequence[flo
     """The interval of the share of the cases that are hits, over seeds x questions of which some are cases.
 
     As `share_of_seeds`, with the variance of a ratio (Cochran 1977, Sampling Techniques, section 6.4): replies to one
-    question and replies of one training go together, so all cases are no simple sample. One seed: Wilson's interval.
+    question, and replies of one training, are correlated, so the cases are not a simple sample. One seed: Wilson's
+    interval.
     """
     import numpy as np
 
@@ -236,7 +238,7 @@ def planned_detectable(
 
 
 def _shrunk(ratio: float, degrees: int, spread: SeedSpread) -> tuple[float, float]:
-    """A seed ratio after shrinking to that of all comparisons, and its degrees of freedom."""
+    """A seed ratio after shrinking to the ratio of all comparisons, and its degrees of freedom."""
     if math.isinf(spread.degrees_of_freedom):
         shrunk = spread.ratio
     else:
@@ -273,8 +275,8 @@ def _tested(delta: float, variance: float, freedom: float, seeds: int, n: int) -
 def holm(p_values: Mapping[str, float], claims: int) -> dict[str, float]:
     """P-values adjusted by Holm's step-down rule (Holm 1979) for a number of claims, tested yet or not; at most 1.
 
-    With all of them below 0.05 rejected, the probability of one false rejection or more is at most 5 %, also for
-    who looks when a part of the claims is tested.
+    If all hypotheses with a value below 0.05 are rejected, the probability of at least one false rejection is at most
+    5 %, also if only a part of the claims is tested yet.
     """
     ordered = sorted(p_values.items(), key=lambda item: item[1])
     adjusted: dict[str, float] = {}

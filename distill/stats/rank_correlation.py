@@ -40,13 +40,13 @@ Answers = Sequence[tuple[int, int]]
 def rank_correlation(
     signal: str, fits: Mapping[str, Sequence[float]], answers: Mapping[str, Answers], *, seed: int = 0
 ) -> dict[str, Any]:
-    """How far the ranking of teachers by a signal is that of the students trained on each alone.
+    """Spearman correlation of two rankings of teachers: by a signal, and by the accuracy of a student trained on each
+    teacher alone.
 
     `fits`: each teacher's values by question, of which the median counts. Correlations are positive when teachers
-    that fit better make better students. `p` is two-sided, by all orders of up to 8 teachers. `ci95` of Spearman's
-    is for other teachers of the same kind (`over_teachers`); `ci95_measured` holds the teachers fixed, and is a
-    bootstrap over questions, seeds and answers.
-    Raises DataError where the two do not speak of the same teachers.
+    that fit better make better students. `p` is two-sided, by all orders of up to 8 teachers. `ci95` of Spearman's is
+    for other teachers of the same kind (`over_teachers`); `ci95_measured` holds the teachers fixed, and is a
+    bootstrap over questions, seeds and answers. Raises DataError if the two rankings have different teachers.
     """
     import numpy as np
     from scipy.stats import rankdata
@@ -164,8 +164,8 @@ def _resampled_accuracy(answers: Answers, rng: "np.random.Generator") -> "Values
 def over_teachers(rho: float, count: int) -> list[float]:
     """The interval of Spearman's correlation by Fisher's transformation, variance by Bonett and Wright (2000).
 
-    A bootstrap over so few teachers has intervals without width: each replicate of two equal rankings is one. Of
-    equal rankings the interval is that of the nearest others, up to the correlation itself.
+    A bootstrap over so few teachers has intervals without width: each replicate of two equal rankings is one. For
+    equal rankings the interval comes from the nearest other rankings, up to the correlation itself.
     """
     if count < 4:
         return [-1.0, 1.0]

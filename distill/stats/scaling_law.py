@@ -1,10 +1,10 @@
 """How accuracy grows with the number of traces: a power law with an offset, its interval, and whether it grows.
 
-error(n) = e_inf + a n^-b: error falls as a power of the amount of training data towards what no amount removes
-(Hestness et al. 2017, arXiv 1712.00409; Kaplan et al. 2020, arXiv 2001.08361, without the offset). Every trained
-student is one observation, weighted by its variance: binomial over the test questions, plus the variance between
-training seeds. For a given b the rest is linear, so all b on a grid are fitted outright and no start can mislead; the
-best one is refined. Intervals are of a bootstrap over seeds and answers. Reads and writes nothing.
+error(n) = e_inf + a n^-b: the error falls as a power of the amount of training data towards e_inf, the irreducible
+error (Hestness et al. 2017, arXiv 1712.00409; Kaplan et al. 2020, arXiv 2001.08361, without the offset). Every
+trained student is one observation, weighted by its variance: binomial over the test questions, plus the variance
+between training seeds. For a given b the rest is linear, so all b on a grid are fitted outright and no start can
+mislead; the best one is refined. Intervals are of a bootstrap over seeds and answers. Reads and writes nothing.
 """
 
 import math
@@ -73,7 +73,7 @@ def of_results(results: Mapping[str, Any], arms: Sequence[str], *, seed: int = 0
 
 
 def scaling(observations: Sequence[Observation], *, seed: int = 0, replicates: int = REPLICATES) -> dict[str, Any]:
-    """The measured points, the fitted curve, and in plain words what they say.
+    """The measured points, the fitted curve, and a description in words.
 
     `curve` and `curve_ci95` are [x, accuracy] and [x, low, high] over the measured range; they are empty, and
     `exponent` None, where too little was measured for a law. `text` always says why. Raises DataError for what
@@ -188,7 +188,7 @@ def _variances(groups: Sequence[Sequence[Observation]]) -> "Values":
     """The variance of every observation's error: binomial, plus a variance between seeds, equal at all sizes."""
     import numpy as np
 
-    # Of a size with none or all correct the plain estimate would be 0.
+    # If no or all answers of a size are correct, the plain estimate would be 0.
     shares = [
         (sum(observation.correct for observation in group) + 0.5) / (sum(observation.n for observation in group) + 1)
         for group in groups

@@ -1,9 +1,8 @@
 """Log-probabilities of a trace's tokens, small enough to lie in its record, and read back as arrays.
 
-A record's `logprobs` holds, for every generated token (with the end token and the text that a parser cut off), the
-sampled token and the k likeliest ones with their natural log-probabilities under the model as it is: before
-temperature, penalties and cuts, as vLLM reports them by default. Values are kept as float16: within 0.1 % (0.03 at
--40), and exact zero stays zero.
+A record's `logprobs` covers every generated token, also the end token and text that a parser removed. It holds the
+sampled token and the k likeliest tokens, with natural log-probabilities before temperature, penalties and top-p
+(vLLM's default). Values are kept as float16: within 0.1 % (0.03 at -40), and exact zero stays zero.
 """
 
 import base64
@@ -53,7 +52,7 @@ def decode(kept: Mapping[str, Any]) -> "tuple[np.ndarray, np.ndarray]":
 
 
 def records(generate: Path, trace_ids: Collection[str]) -> Iterator[dict[str, Any]]:
-    """The records of those of the given traces that have log-probabilities, in the journals' order.
+    """The records of the given traces that have log-probabilities, in the order of the journals.
 
     `generate` is the folder of a run's generate stage. The journals are read once, front to back.
     """

@@ -1,9 +1,9 @@
 """Scores: the log-probabilities that a teacher gives the tokens of texts it is shown, kept beside the traces.
 
 `RUN/score/TEACHER-DIGEST.jsonl` is a journal with a line for each text and view: the text after its prompt with the
-picture, and after the same prompt without (`blind`). The digest is of everything about the teacher that changes its
-scores, so those of another teacher are never taken for them. `RUN/score/STAGE.json` says which journals a training
-stage reads. Does not cover how texts are scored (teacher/score.py).
+picture, and after the same prompt without (`blind`). The digest covers everything about the teacher that changes its
+scores, so a stage never uses scores of another teacher. `RUN/score/STAGE.json` says which journals a training stage
+reads. Does not cover how texts are scored (teacher/score.py).
 """
 
 import base64
@@ -85,7 +85,7 @@ def settings(run: Path, stage: str) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise DataError(f"{settings_path(run, stage)}: is no JSON ({error}); remove it and train again") from None
+        raise DataError(f"{settings_path(run, stage)}: not valid JSON ({error}); remove it and train again") from None
     return read
 
 
@@ -114,7 +114,7 @@ def of_picture(run: Path, stage: str) -> Iterator[dict[str, Any]]:
 
 
 def seconds(run: Path, stage: str, traces: Collection[str] | None) -> float:
-    """How long the scores of a stage took, those of `traces` or all."""
+    """Seconds that the scores of a stage took, of the given `traces` or of all."""
     return sum(
         float(record["seconds"]) for _, record in _records(run, stage) if traces is None or record["trace"] in traces
     )
@@ -131,8 +131,8 @@ def visual_gain(views: Mapping[str, Mapping[str, Any]]) -> "tuple[ScoredText, np
 def visual_weights(gain: "np.ndarray", *, strength: float, least: float, most: float) -> "np.ndarray":
     """Loss weights of tokens from what the picture adds to their log-probability, float32, with mean 1.
 
-    In proportion to 1 + strength * gain, and never outside `least` (at most 1) and `most` (at least 1): the factor
-    that makes the mean 1 within these bounds is found by bisection.
+    In proportion to 1 + strength * gain, between `least` (at most 1) and `most` (at least 1). Bisection finds the
+    factor that makes the mean 1 within these bounds.
     """
     import numpy as np
 

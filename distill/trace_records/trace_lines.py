@@ -1,7 +1,7 @@
 """What a line of generate/<teacher>/part-*.jsonl must hold to be a trace; a line that does not is damaged.
 
-A checksum tells what changed after a line was written; this tells what another program or a person wrote. Does not
-judge texts.
+A checksum finds changes after a line was written; these checks find faults in lines that another program or a person
+wrote. Does not judge texts.
 """
 
 import re

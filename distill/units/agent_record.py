@@ -5,11 +5,11 @@
     claims/<work>/000001      created once: the name of the agent that works on it; 000002 has taken over from it,
                               which was lost or has ended with an error
 
-Any process may join at any time. A claim lasts as long as its agent gives signs. An agent that is silent for the time
-of the lease, by the clock of the store, counts as lost, and its work goes to the agent that creates the next number.
-After an outage of the store an agent first waits for the signs of the others; so does one that joins, because an
-outage may just have ended. Two agents at the same work cost money, but the result stays correct: commits decide what
-counts.
+Any process may join at any time. A claim lasts as long as its agent gives signs. An agent without a heartbeat for the
+time of the lease, by the clock of the store, counts as lost. The agent that creates the next number takes over its
+work. After an outage of the store an agent first waits for the signs of the others; so does one that joins, because
+an outage may just have ended. Two agents at the same work cost money, but the result stays correct: commits decide
+what counts.
 """
 
 import logging
@@ -45,7 +45,7 @@ Made = TypeVar("Made")
 
 
 def _uptime_s() -> float:
-    """Seconds since this machine was started, also those in which it slept, where the system tells them."""
+    """Seconds since this machine was started, including sleep if the system counts it."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
@@ -120,7 +120,7 @@ class AgentRecord:
             self.store.delete([_key(name) for name in lost - claim_holders(self.store)])
 
     def read_others(self) -> list[dict[str, Any]]:
-        """What the other living agents tell."""
+        """The records of the other living agents."""
         told = []
         for name in self._heard() - {self.name}:
             try:
@@ -151,12 +151,12 @@ class AgentRecord:
         return number
 
     def release(self, work: str) -> None:
-        """End the claims of work that is done, also those of others."""
+        """End the claims of finished work, also the claims of others."""
         self._claimed.pop(work, None)
         self.store.delete(stored.key for stored in self.store.list_objects(f"{CLAIMS}/{work}"))
 
     def give_back(self, *works: str) -> None:
-        """End this agent's claims of some work, or of all, with those of agents from which it has taken over.
+        """End this agent's claims of some work, or of all work, and the claims of agents from which it took over.
 
         An agent that took this one for lost, and has taken over from it, keeps its claim.
         """
@@ -168,7 +168,8 @@ class AgentRecord:
                     self.store.delete(ended)
 
     def end_last(self) -> bool:
-        """Tell others that this agent has found the end of the run's work; whether all others have found it.
+        """Record that this agent has found the end of the run's work; returns whether all other agents have recorded
+        it, too.
 
         Of agents that end at the same moment, each may be the last one.
         """
@@ -268,7 +269,8 @@ def named_by_address(run: Path, address: str) -> Iterator[None]:
 def _keep_beating(agent: AgentRecord, closed: threading.Event) -> None:
     """Give signs of life until `closed`.
 
-    The work goes on where none can be given: others may take it over after the lease, and commits decide what counts.
+    If the heartbeat cannot be written, the work continues: others may take it over after the lease, and commits
+    decide which work counts.
     """
     told = ""
     while not closed.wait(agent.lease_s / BEATS):
@@ -303,7 +305,7 @@ def claim_holders(store: ObjectStore) -> set[str]:
 
 
 def _require_same_versions(agent: AgentRecord) -> None:
-    """Raise StaleError for an agent whose version of this package is not that of the others."""
+    """Raise StaleError for an agent whose version of this package differs from the others."""
     for other in agent.read_others():
         if (theirs := other.get("versions")) != (ours := agent.facts["versions"]):
             raise StaleError(

@@ -7,7 +7,7 @@
 Work is `generate` or other work on each partition of a run. An attempt writes under a random name of its own and then
 creates the commit, which names its files with their digests. What counts is what commits name. An attempt that begins
 later reads the segments of all earlier ones, so work that a lost machine has sealed is not done again. Attempts that
-lose the commit delete what they wrote.
+lose the commit delete their files.
 """
 
 import hashlib
@@ -106,7 +106,7 @@ class Attempt:
         key = self.unit.commit_key
         ours = Commit(attempt=self.name, files=self.files, counts=counts)
         self.store.create(key, canonical(asdict(ours)))
-        # The object itself tells which attempt counts, also where the answer was lost.
+        # The object itself says which attempt counts, also if the answer of the store was lost.
         commit = _parsed(key, self.store.read(key))
         if commit.attempt == self.name:
             remove_leftovers(self.store, self.unit, commit)

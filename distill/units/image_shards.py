@@ -59,7 +59,7 @@ def _shards(refs: Iterable[ImageRef], folder: Path) -> Iterator[Path]:
         for ref in refs:
             try:
                 data = image_files.read_bytes(ref)
-            except ImageError:  # replaced since it was planned; its questions tell
+            except ImageError:  # the image was replaced after planning; its questions get an error
                 continue
             with storage_errors(path):
                 if shard is None:

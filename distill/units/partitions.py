@@ -1,9 +1,9 @@
 """Partitions: the ranges of samples by which many machines share a run.
 
 A sample belongs to a range of the digest of its first image (of its id, where it has no image). So all questions
-about an image, and all copies of a question, are in one partition; rows that a source gains move no other row; and
-twice as many partitions split each of them in two. The plan of a run holds these numbers; no later stage computes
-them again.
+about an image, and all copies of a question, are in one partition. New rows of a source move no other row. If the
+number of partitions doubles, each partition is split in two. The plan of a run holds these numbers; no later stage
+computes them again.
 """
 
 from collections.abc import Iterable, Mapping

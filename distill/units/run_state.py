@@ -23,7 +23,8 @@ DATASET_STEP = "filter/dataset/step.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """Counts of a run. `traces` are about those of committed units, of `total_traces`."""
+    """Counts of a run. `traces`: an estimate of the traces in committed units; `total_traces`: all traces of the
+    run."""
 
     partitions: int
     units: int
@@ -64,7 +65,8 @@ class RunState:
         return self._per_s("traces")
 
     def _per_s(self, *names: str) -> float:
-        """The rate of what all agents that work tell by the first of these names that each one knows."""
+        """The sum of the rates of all working agents; each agent's rate is the first of these names that it
+        reports."""
         works = (agent for agent in self.agents if agent["works"])
         counts = ((next(agent[name] for name in names if name in agent), agent["seconds"]) for agent in works)
         return sum((float(count) / max(seconds, 1e-9) for count, seconds in counts), 0.0)
@@ -91,7 +93,9 @@ def read_run_state(store: ObjectStore) -> RunState:
         plan = orjson.loads(store.read(PLAN_KEY))
     except FileNotFoundError:
         hosts = ", ".join(agent["host"] for agent in agents if agent["works"])
-        state = f"{hosts} still reads the source" if hosts else "no run has begun here; `distill generate` begins one"
+        state = (
+            f"{hosts} still reads the source" if hosts else ("no run has started here; `distill generate` starts one")
+        )
         failed = [f"failed: {each['host']} {each['pid']}: {each['error']}" for each in _objects(store, FAILURES)]
         raise StaleError("\n".join([f"{store.address}: {state}", *failed])) from None
     committed = set(committed_units(store))
@@ -148,7 +152,7 @@ def read_agents(store: ObjectStore) -> list[dict[str, Any]]:
 
 
 def _objects(store: ObjectStore, folder: str) -> Iterator[dict[str, Any]]:
-    """What the objects of agents tell, each with its `name`, and `silent_s` by the clock of the store."""
+    """The content of the agents' objects, each with its `name`, and `silent_s` by the clock of the store."""
     listed = store.list_objects(folder)
     now_s = store.now_s() if listed else 0.0
     for stored in listed:

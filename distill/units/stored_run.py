@@ -178,7 +178,7 @@ def journals_of(plan: Mapping[str, Any], units: Iterable[Unit] | None = None) ->
 
 
 def pull_journals(store: ObjectStore, journals: Iterable[StoredJournal], run: Path) -> None:
-    """Write journals to a run directory, each of which has none of its name."""
+    """Write journals from the store to a run directory."""
 
     def pull(journal: StoredJournal) -> None:
         commit = finished_commit(store, journal.unit)

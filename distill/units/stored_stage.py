@@ -125,7 +125,7 @@ def make_equal(store: ObjectStore, folder: Path, files: Mapping[str, Output], *,
 
 
 def _manifests_last(file: tuple[str, Output]) -> tuple[bool, int]:
-    """For sorting; the manifest of the whole stage comes after those of its parts."""
+    """A sort key: the manifest of the whole stage comes after the manifests of its parts."""
     return Path(file[0]).name == MANIFEST, -file[0].count("/")
 
 

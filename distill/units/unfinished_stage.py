@@ -6,8 +6,8 @@
 A file of lines that grows is copied in chunks of 4 MB, so only its last one is put again.
 
 `train` and `eval` are made in this way: by one agent at a time, in a folder, with their own checkpoints and journals.
-The store has a copy of this folder, so another machine goes on from the last checkpoint or reply that was copied. A
-finished stage is stored like every other one (distill/units/stored_stage.py) and ends all earlier attempts.
+The store has a copy of this folder, so another machine continues from the last copied checkpoint or reply. A finished
+stage is stored like every other one (distill/units/stored_stage.py) and ends all earlier attempts.
 """
 
 import hashlib
@@ -140,7 +140,7 @@ class FolderCopy:
         self._earlier = []
 
     def _hold(self) -> Listing | None:
-        """Link the files of the folder as they are at one moment; None where they do not stand still."""
+        """Link the files of the folder in their state at one moment; None if they keep changing."""
         for _ in range(_TRIES):
             try:
                 listing = _listing(self.folder)

@@ -150,7 +150,7 @@ class UnitQueue:
 
     @property
     def at_work(self) -> list[str]:
-        """The units of this agent, by name. Never waits: signs of the agent tell them."""
+        """The units of this agent, by name. Takes no lock, because the agent's heartbeats read it."""
         return sorted(unit.name for unit in self._at_work.copy())
 
     @property
@@ -181,7 +181,8 @@ class UnitQueue:
                 self.agent.release(_claim(unit))
         told = ", ".join(f"{name} ({count} agents)" for name, count in sorted(aside.items()))
         raise DistillError(
-            f"{store.address}: units are set aside, because agents were lost or failed at them: {told}"
+            f"{store.address}: units are set aside, because agents were lost or failed while they worked on them: "
+            f"{told}"
             + "".join(f"\n  {reason}" for reason in reasons[-3:])
             + "\nall other units are committed; correct the cause, then run the same command again"
         )

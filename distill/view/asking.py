@@ -1,7 +1,7 @@
 """Asks the models of a run a question from the page, in a process of its own.
 
-The process returns the memory of the models when it ends, so the server of the page stays small, and a model that
-needs too much memory does not end it. The process sends plain values.
+The memory of the models is free when this process ends. So the server of the page stays small, and a model that needs
+too much memory does not end the server. The process sends plain values.
 """
 
 import signal

@@ -90,7 +90,7 @@ def write_policy(table: TraceTable, asked: Mapping[str, Any], target: Path) -> N
             f"{path}: the rules cannot be written without a change of other lines; copy the lines for the recipe by "
             "hand"
         )
-    with atomic_path(path) as temporary:  # as it is: a secret of the file must not be masked in it
+    with atomic_path(path) as temporary:  # unchanged: a secret in the file must not be masked in the file
         temporary.write_bytes((mark + new.replace("\n", ending)).encode())
         shutil.copymode(path, temporary)
 
@@ -175,5 +175,5 @@ def _recipe(table: TraceTable) -> Recipe:
         raise DataError(f"{table.run}: not filtered yet; run `distill filter` first, then policies can be compared")
     recipe = table.recipe()
     if recipe is None:
-        raise DataError(f"{table.run / RECIPE}: not there, so the policy of this run is not known")
+        raise DataError(f"{table.run / RECIPE}: missing, so the policy of this run is not known")
     return recipe

@@ -24,7 +24,7 @@ class RefusalLog:
         self._counts[refusal] = count = self._counts.get(refusal, 0) + 1
         if count & (count - 1) == 0:
             again = f" (time {count})" if count > 1 else ""
-            # By its level in the file only: the page tells it to the person who asked.
+            # Only into the file, because of its level: the page shows it to the user.
             log.info("%s %s: %d, %s%s", *map(_plain, refusal), again, extra={"level": "warning"})
 
 

@@ -3,8 +3,8 @@
 It writes labels, lines of the run's log, and the policy into the recipe that was named; nothing else.
 
 The token of the address becomes a cookie that scripts cannot read. Requests need it, and must name this server as
-their host; requests that change something must come from its own page. So neither another page of the browser nor
-another name for 127.0.0.1 reaches the run. The page fetches nothing from elsewhere.
+their host; requests that change something must come from its own page. So other pages of the browser and other host
+names for 127.0.0.1 cannot reach the run. The page fetches nothing from elsewhere.
 """
 
 import asyncio
@@ -135,7 +135,7 @@ class ViewServer:
             access_log=None,
             handler_cancellation=True,
             shutdown_timeout=_END_S,
-            max_line_size=_MAX_BODY,  # a pasted text may be what is looked for
+            max_line_size=_MAX_BODY,  # the user may search for a long pasted text
             logger=ConnectionLog(self.refusals),
         )
         await runner.setup()
@@ -209,7 +209,7 @@ class ViewServer:
     def _cookie(self) -> str:
         return f"distill_view_{self.port}"
 
-    # --- what it answers -----------------------------------------------------------------------------------------
+    # --- answers -----------------------------------------------------------------------------------------
 
     async def _page(self, request: web.Request) -> web.Response:
         name, kind = _PAGE[request.path]
@@ -382,7 +382,7 @@ class _Failure(web.Response):
 def view_run(
     run: Path, other: Path | None = None, *, recipe: Path | None = None, port: int, on_start: Callable[[str], None]
 ) -> None:
-    """Serve a run until interrupted; its students stand beside those of `other`. *Policy* may write to `recipe`.
+    """Serve a run until interrupted, beside the students of `other`. *Policy* may write to `recipe`.
 
     Raises DataError where a run or recipe is not there.
     """

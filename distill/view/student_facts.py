@@ -1,6 +1,6 @@
-"""Everything that the page shows of a run's students: what the stages find of themselves, learning curves, and the
-replies of all arms to one question beside each other, also against those of another run. Reads what training and
-evaluation wrote."""
+"""The content of the page about a run's students: the diagnosis of each stage, learning curves, and the replies of
+all arms to one question side by side, also with the students of another run. Reads what training and evaluation
+wrote."""
 
 import threading
 from collections.abc import Iterator, Mapping

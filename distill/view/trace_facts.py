@@ -141,7 +141,7 @@ def _shown(record: Mapping[str, Any], sample: Mapping[str, Any], became: str) ->
 
 
 def _text(record: Mapping[str, Any]) -> str:
-    """The rationale of a record, or the whole reply that has neither rationale nor answer."""
+    """The rationale of a record, or the whole reply if it has no rationale and no answer."""
     return str(record["reasoning"] or ("" if record["answer"] else record["text"]))
 
 
@@ -191,7 +191,7 @@ def _learns(stage: Stage, explanation: Explanation) -> bool:
 
 
 def _supported(table: TraceTable, explanation: Explanation, values: Mapping[str, Any]) -> Sequence[tuple[int, int]]:
-    """Where the numbers stand that the chart's table supports, in a run that has measured this."""
+    """The positions of the numbers that the chart's table supports, in a run that has measured this signal."""
     recipe = table.recipe()
     if recipe is None or not values.get("grounding_checked"):
         return ()
@@ -203,8 +203,9 @@ def _supported(table: TraceTable, explanation: Explanation, values: Mapping[str,
 def marks(
     rationale: str, values: Mapping[str, Any], supported: Sequence[tuple[int, int]] = ()
 ) -> list[dict[str, Any]]:
-    """Pieces of a rationale that a signal speaks of: `start` and `end` in characters, `kind` (slip, unsupported or
-    supported), and a `note`. Signals keep the first few; a piece that does not stand so in the rationale is left out.
+    """Pieces of a rationale that a signal names: `start` and `end` in characters, `kind` (slip, unsupported or
+    supported), and a `note`. Signals keep the first few pieces; a piece that is not literally in the rationale is
+    left out.
     """
     candidates = []
     for claim in _listed(values.get("arithmetic_slip")):

@@ -2,7 +2,7 @@
 
 A filtered run is read from its Parquet files: signals, decisions and samples. A run without decisions is read from
 its journals, piece by piece, also while `distill generate` writes them. Both have a column for labels of people.
-Nothing is written. Conditions are those of the rules: SQL over one trace, checked before it runs.
+Nothing is written. Conditions have the form of rules: SQL over one trace, checked before it runs.
 """
 
 import sys
@@ -165,8 +165,8 @@ class TraceTable:
     def search(self, query: Query) -> dict[str, Any]:
         """`total`, the `rows` of one page, and counts of every facet, for the traces that a query asks for.
 
-        `replaced`: how many of the total are no traces of the run, because another attempt stands in their place.
-        Raises RecipeError for a condition that cannot be right, DataError for one that takes too long or fails.
+        `replaced`: the number of attempts in the total that another attempt replaced, so they are no traces of the
+        run. Raises RecipeError for a condition that cannot be right, DataError for one that takes too long or fails.
         """
         while True:
             opened = self._opened
@@ -174,7 +174,7 @@ class TraceTable:
                 result = self._search(query)
             except (KeyError, StopIteration, DataError, RecipeError):
                 with self._lock:
-                    self._open_if_changed()  # the files may be those of another filter stage
+                    self._open_if_changed()  # the files may belong to another filter stage
                 if opened == self._opened:
                     raise
             else:
@@ -223,9 +223,9 @@ class TraceTable:
     ) -> list[dict[str, Any]]:
         """The number of traces of every value of every facet, and of all, for a condition and the chosen values.
 
-        Remembered: neither another page nor another order changes them.
+        Cached, because another page or another order does not change them.
         """
-        with self._counting:  # who asks for what is being counted waits for it
+        with self._counting:  # a second request for the same count waits for the first
             counts, key = self._counts, repr((base, values, chosen))  # after a change of the run there is a new dict
             if key not in counts:
                 if len(counts) >= _REMEMBERED:
@@ -377,7 +377,7 @@ class TraceTable:
                 heads = [head[0] for head in result.description or []]
                 return [dict(zip(heads, row, strict=True)) for row in result.fetchall()]
             except duckdb.InterruptException:
-                raise DataError(f"the query was stopped after {LIMIT_S:g} seconds; ask for less at a time") from None
+                raise DataError(f"the query was stopped after {LIMIT_S:g} seconds; use a simpler condition") from None
             except duckdb.Error as error:
                 what = "the condition fails on a trace" if limited else f"{self.run}: the traces cannot be read"
                 raise DataError(f"{what}: {first_line(error)}") from None

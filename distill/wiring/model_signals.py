@@ -1,7 +1,7 @@
 """Signals that need a model, as functions that the filter can call without importing models.
 
-Only those that the recipe asks for are made, and a model is loaded, or a server asked, when the first trace needs it:
-a run whose values are all there loads nothing.
+Only the signals of the recipe are prepared. A model is loaded, or a server is asked, when the first trace needs it,
+so a run with all values loads nothing.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -74,7 +74,7 @@ def untuned_student(recipe: Recipe) -> tuple[str, str | None]:
     if recipe.student.model is None:
         raise RecipeError(
             f"{recipe.path}: filter.signals asks for student, but the parts of [student] were never trained on "
-            "images together, so its likelihoods mean nothing; train its first stages and name their result "
+            "images together, so its likelihoods have no meaning; train its first stages and name their result "
             f'as in filter.student.checkpoint = "runs/{recipe.name}/train/STAGE/model"'
         )
     return recipe.student.model, recipe.student.revision
@@ -106,7 +106,8 @@ def _lazy_fit(
 
         rows = []
         for sample, trace in pairs:
-            # What would be trained on, in the teacher's own words even where the dataset has the gold's spelling.
+            # The training text, but with the teacher's spelling of the answer, even if the dataset has the gold
+            # spelling.
             before = join(trace.reasoning.strip(), "", recipe.filter.rationale)
             row = TrainingRow(
                 id=trace.id, images=sample.images, question=sample.question, response=before + trace.answer.strip()

@@ -4,8 +4,9 @@ RUN/rollouts/STAGE/replies/DIGEST/   an evaluation each: the student answers the
 RUN/rollouts/STAGE/train/            the rows of the stage: questions, pictures, replies; questions without a reply
 RUN/score/TEACHER-DIGEST.jsonl       the teacher's scores, as for stages with `visual`
 
-The digest is of all that replies come from, the student's weights too, so those of another student are never taken
-for its own. Every part resumes: replies and scores are journaled, and the rows are written again from the replies.
+The digest covers everything that changes the replies, also the student's weights, so a stage never uses replies of
+another student. Every part resumes: replies and scores are journaled, and the rows are written again from the
+replies.
 """
 
 import hashlib
@@ -75,7 +76,7 @@ def answering(recipe: Recipe, run: Path, stage: Stage, attempt: int) -> Recipe:
         model_folder(run, start),
         ASKED,
         f"the student before stage {stage.name} answers [data.{ASKED}]",
-        # Nothing of [eval] itself: it may change without a change of what is learned.
+        # No settings of [eval]: they may change without a change of the training data.
         evaluation={"temperature": settings.temperature, "max_new_tokens": settings.max_new_tokens},
         attempt=attempt,
         answered=settings.answered,
@@ -92,7 +93,7 @@ def _replies(asked: Recipe, folders: Sequence[Path]) -> Iterator[tuple[str, Samp
             by_question.setdefault(line["sample_id"], []).append(kept)
     for sample in reader.samples(asked, ASKED):
         for reply in by_question.get(sample.id, ()):
-            # Of what it says: equal replies to a question share a score.
+            # The digest of the text: equal replies to a question share a score.
             yield hashlib.sha256(f"{sample.id}\0{reply['text']}".encode()).hexdigest()[:32], sample, reply
 
 

@@ -77,7 +77,7 @@ def score_stages(
 def reuse_scores(source: Path, target: Path) -> None:
     """Copy to a run the scores that it lacks and another run over the same traces has.
 
-    A journal that another process writes just now is left as it is; what it lacks is copied the next time.
+    A journal that another process is writing is left as it is; its missing lines are copied the next time.
     """
     for journal in sorted((source / scores.FOLDER).glob("*.jsonl")):
         copy = target / scores.FOLDER / journal.name
@@ -123,7 +123,7 @@ def _score_stage(recipe: Recipe, run: Path, stage: Stage, on_progress: ProgressC
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(failed.items()))
         raise DataError(
             f"stage '{stage.name}': none of its {len(wanted):,} traces could be scored ({reasons}); correct the "
-            f"teacher, or take [stages.visual] out"
+            "teacher, or remove [stages.visual]"
         )
 
 

@@ -1,8 +1,8 @@
 """Ablation arms: the training sets without the filter's selection, as lists of trace ids. Written by default.
 
-`unfiltered` is every complete trace. `random` is a random subset of it with as many tokens as the dataset, so that a
-comparison with it shows the effect of the selection and not of the size. The rows are copied only when a training
-stage needs an arm.
+`unfiltered` is every complete trace. `random` is a random subset of these traces with as many tokens as the dataset.
+So a comparison with `random` shows the effect of the selection, not of the size. The rows are copied only when a
+training stage needs an arm.
 """
 
 import shutil
@@ -70,7 +70,7 @@ def write(database: duckdb.DuckDBPyConnection, folder: Path, seed: int) -> dict[
 
 
 def _random_hashes(database: duckdb.DuckDBPyConnection, tokens: int) -> tuple[int, list[int]]:
-    """The hash up to which all traces fit into `tokens`, and those of later traces that fit into what is left."""
+    """The hash up to which all traces fit into `tokens`, and the hashes of later traces that fit into the rest."""
     columns = database.execute("SELECT hash, size FROM complete WHERE size > 0").fetchnumpy()
     order = np.argsort(columns["hash"])
     hashes, sizes = columns["hash"][order], columns["size"][order].astype(np.int64)

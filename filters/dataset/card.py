@@ -113,8 +113,8 @@ def _rate(rate: Mapping[str, Any]) -> str:
 def _header(recipe: Recipe, rows: int, digest: str) -> str:
     """The YAML front matter.
 
-    `datasets` keeps its copy of a folder under the folder's name and a hash of `configs`, not of the files, so the
-    digest stands there: other content, other copy.
+    `datasets` caches a folder under its name and a hash of `configs`, not of the files. So the digest is in
+    `configs`: other content makes another cache entry.
     """
     from huggingface_hub import DatasetCardData  # takes 0.1 s to import
 

@@ -1,9 +1,10 @@
-"""One example in the words of each trainer: conversations, placeholders, and what a placeholder looks like in text.
+"""The formats of other trainers for one example: conversations, image placeholders, and placeholders inside texts.
 
 The formats, as their projects document them: LLaVA (and other readers of ShareGPT conversations), LLaMA-Factory's
-sharegpt formatting, ms-swift's standard messages. All of them mark a picture by `<image>` in the text, count these
-marks against the pictures, and know no way to escape one. So the same letters in a question or a rationale are
-written `< image>`; the dataset itself keeps them as they were. Writes nothing (filters/dataset/exports.py).
+sharegpt formatting, ms-swift's standard messages. All formats mark an image by `<image>` in the text, compare the
+number of marks with the number of images, and have no escape for a mark. So the same letters in a question or a
+rationale are written `< image>`; the dataset itself keeps them unchanged. Writes nothing
+(filters/dataset/exports.py).
 """
 
 import re
@@ -58,12 +59,12 @@ class DatasetRow:
         return str(self.values["trace_id"])
 
     def copy(self) -> "DatasetRow":
-        """A row for code from outside, which may change what it is given."""
+        """A copy of a row for user code, which may change its argument."""
         return replace(self, messages=[dict(message) for message in self.messages], values=dict(self.values))
 
 
 def without_tags(text: str, tags: Sequence[str]) -> str:
-    """The text with a space after the bracket of everything that would be taken for a tag."""
+    """The text with a space after the bracket of each tag in it."""
     if "<" not in text:
         return text
     for tag in tags:
@@ -72,12 +73,12 @@ def without_tags(text: str, tags: Sequence[str]) -> str:
 
 
 def is_altered(example: DatasetRow, tags: Sequence[str]) -> bool:
-    """Whether a format with these tags cannot hold the example's text letter by letter."""
+    """Whether a format with these tags must change the example's text."""
     return any(tag in message["content"] for message in example.messages for tag in tags)
 
 
 def mark_images(example: DatasetRow, tags: Sequence[str], marks: str) -> list[tuple[str, str]]:
-    """Role and text of each turn; the marks of all pictures stand before the first question."""
+    """Role and text of each turn; the placeholders of all images are before the first question."""
     turns = []
     for message in example.messages:
         text = without_tags(message["content"], tags)
@@ -89,7 +90,7 @@ def mark_images(example: DatasetRow, tags: Sequence[str], marks: str) -> list[tu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportFormat:
-    """How a trainer wants the dataset: what each example becomes, and how the result is used."""
+    """A format of a trainer: the record of each example, and the instructions for use."""
 
     file: str
     """The name of the file; a JSON array where it ends in .json, else JSON lines."""
@@ -104,7 +105,7 @@ class ExportFormat:
 
 
 def llava(example: DatasetRow, paths: Sequence[str]) -> dict[str, Any]:
-    """`image` is one path, as LLaVA reads it; a list of paths where there are several, as LLaVA-NeXT does."""
+    """`image` is one path, as in LLaVA, or a list of paths for several images, as in LLaVA-NeXT."""
     image = {} if not paths else {"image": paths[0] if len(paths) == 1 else list(paths)}
     turns = mark_images(example, FORMATS["llava"].tags, f"{IMAGE}\n" * len(paths))
     talk = [{"from": _LLAVA_ROLES[role], "value": text} for role, text in turns]
@@ -228,7 +229,7 @@ def chosen_formats(names: Sequence[str], folder: Path) -> dict[str, ExportFormat
 
 
 def format_codes(names: Sequence[str], folder: Path) -> dict[str, str]:
-    """What identifies the code of the formats from outside."""
+    """The digests of the users' formats, for the fingerprint."""
     outside = [name for name in names if name not in FORMATS]
     return {name: load(EXPORT_FORMATS, name, "filter.exports", folder, _lacking).code for name in outside}
 

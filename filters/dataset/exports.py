@@ -84,7 +84,7 @@ def export(run: Path, formats: Sequence[str], destination: Path) -> dict[str, in
 
 
 def _pairs_folder(run: Path, filtered: Manifest) -> Path:
-    """The folder of a run's pairs. Raises StaleError where there are none of its filter stage."""
+    """The folder of a run's pairs. Raises StaleError if the filter stage has no pairs."""
     folder = run / "filter" / ARM_DATASETS / PAIRS
     made = Manifest.read(folder)
     if made is None or made.inputs["filter"] != filtered.fingerprint:
@@ -169,7 +169,7 @@ def _write(
     before: Sequence[Path] = (),
     shard_bytes: int = SHARD_BYTES,
 ) -> dict[str, int | None]:
-    """Write the export to an empty folder; arguments and result are those of `write`."""
+    """Write the export to an empty folder; arguments and result as in `write`."""
     pictures = _Pictures(folder, before)
     lines = {
         name: _Records(folder, name, export_format)
@@ -237,8 +237,8 @@ def _readme(
         parts.extend([f"The file lacks examples: {failures[form]}."] if form in failures else [])
         if changed[form]:
             parts.append(
-                f"In {changed[form]:,} examples a question or rationale holds letters that this trainer takes for a "
-                "mark of its own, such as `<image>`; they are written with a space after the bracket."
+                f"In {changed[form]:,} examples a question or rationale contains a text that this trainer reads as a "
+                "placeholder, such as `<image>`; the export writes it with a space after the bracket."
             )
     return "\n\n".join(parts) + "\n"
 

@@ -1,8 +1,8 @@
 """Pairs for a preference stage: for each question the right and the wrong trace that are closest in length.
 
 A right trace is one that no rule drops and that the judge calls correct; a wrong one is complete and called wrong.
-The lengths of a pair differ by at most a tenth of the longer one, so that length does not tell which is right. The
-choice depends on the traces alone. Does not write rows (filters/dataset/ablation_sets.py).
+The lengths of a pair differ by at most a tenth of the longer one, so the student cannot learn the right trace by its
+length. The choice depends on the traces alone. Does not write rows (filters/dataset/ablation_sets.py).
 """
 
 from collections import Counter

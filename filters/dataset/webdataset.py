@@ -1,9 +1,9 @@
-"""WebDataset: tar files in which the members of an example stand together and share the name before the first dot.
+"""WebDataset: tar files in which the members of an example are adjacent and share the name before the first dot.
 
 An example is `<key>.0.png`, `<key>.1.jpg` and so on, then `<key>.json`. The bytes of a tar depend on the examples
-alone: no times, no owners. Readers that infer columns from the first examples (Hugging Face `datasets` does, and
-leaves out the fields that these lack without a word) want all examples of a tar to have the same fields, so
-examples with other pictures go into another series of tars.
+alone: no times, no owners. Some readers infer columns from the first examples (Hugging Face `datasets` does, and
+silently leaves out other fields). They need the same fields in all examples of a tar, so examples with other numbers
+or types of images go into another series of tars.
 """
 
 import hashlib

@@ -136,7 +136,7 @@ class LocalDataset:
 
     def start(self, task: DatasetTask) -> Writing:
         select, workers = self.recipe.filter.select, task.workers
-        # With a database of its own: it runs beside those who read the same decisions.
+        # With a separate database, because other threads read the same decisions at the same time.
         return workers.beside(
             lambda: write(task.open_database(), task.index, task.folder, self.recipe, select=select, workers=workers)
         )

@@ -148,7 +148,7 @@ class PolicyArrays:
     def _placed(
         self, conditions: Sequence[Condition], select: Select, seed: int, best: Flags, chosen: Mapping[str, Flags]
     ) -> tuple[Flags, dict[str, int]]:
-        """The traces within the limits of the whole dataset, and how many each of these leaves out."""
+        """The traces within the limits of the whole dataset, and the number of traces that each limit leaves out."""
         kind, names = self._kinds(conditions, select, chosen)
         by = f"row_number() OVER (ORDER BY md5('{seed} ' || id), id)"
         among = np.flatnonzero(best)
@@ -171,7 +171,7 @@ class PolicyArrays:
     def _kinds(
         self, conditions: Sequence[Condition], select: Select, chosen: Mapping[str, Flags]
     ) -> tuple[NDArray[np.uint64], dict[Any, tuple[str, ...]]]:
-        """A code of the kind of each trace for the mixes, and the values that it stands for."""
+        """A code for the kind of each trace in the mixes, and the values of each code."""
         known = [*self.traces.local, *(name for _, schema in SIDE.values() for name in schema.names)]
         text = " ".join(mix.by for mix in select.mix).lower()
         read = [name for name in known if name.lower() in text]
@@ -194,7 +194,7 @@ class PolicyArrays:
 
 
 def _variants(columns: Iterable[str], chosen: Mapping[str, Flags]) -> Iterator[tuple[Replaced, Flags]]:
-    """The kinds of copies that chosen traces are of, as far as these columns tell, and which traces those are."""
+    """The kinds of copies among the chosen traces, as far as these columns show, and the traces of each kind."""
     read = {column.lower() for column in columns}
     kinds = [kind.name for kind in KINDS if kind.name in chosen and read & kind.preferred.keys()]
     if not kinds:
@@ -284,7 +284,8 @@ def _key(traces: TraceArrays, column: str, down: bool) -> Numbers:
         values = traces.values(name, [column])
     missing, plain = np.ma.getmaskarray(values), np.ma.getdata(values)
     if plain.dtype.kind == "f":
-        # The bits of a number are in its order, those of negative ones reversed. NaN is the largest, and -0 is 0.
+        # The bits of numbers sort like the numbers; for negative numbers the bits are inverted. NaN is the largest,
+        # and -0 is 0.
         bits = np.where(np.isnan(plain), np.nan, plain + 0.0).view(np.int64)
         plain = np.where(bits < 0, ~bits ^ _SIGN, bits)
     key = plain.astype(np.int64)

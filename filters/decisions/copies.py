@@ -1,9 +1,9 @@
 """Chooses the copy that takes the place of a preferred trace which another rule drops.
 
 Signals name the preferred trace or question that another one repeats, before any rule is known. A rule that drops
-copies must not drop all of a group: if another rule drops the preferred trace (one that does not read copies, or one
-for an earlier kind of copies), the next copy that those rules keep counts as preferred. It is complete, then correct,
-then has the smallest id.
+copies must not drop a whole group. Another rule (one that does not read copies, or one for an earlier kind of copies)
+may drop the preferred trace. Then the next copy that these rules keep counts as preferred. It is complete, then
+correct, then has the smallest id.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

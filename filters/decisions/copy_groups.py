@@ -1,7 +1,7 @@
 """Groups of copies as arrays: for each policy, the copies that take the place of a preferred one which is dropped.
 
-The groups, and the order of preference within them, depend on no policy: they are made once for a run. The choice is
-that of `filters.decisions.copies`.
+The groups, and the order of preference within them, depend on no policy: they are made once for a run. The choice
+follows `filters.decisions.copies`.
 """
 
 from dataclasses import dataclass

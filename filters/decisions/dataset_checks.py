@@ -239,9 +239,9 @@ RELATED = "related"
 def _related_check(pairs: Sequence[tuple[Sample, Trace]]) -> DatasetCheck:
     """How often a rationale has more of its own question's words than the next trace's rationale has.
 
-    Rare words count more (by their inverse frequency among the questions). Questions of one domain are compared, and
-    pairs without a difference say nothing, so a set of one question, or of rationales in another language than their
-    questions, is not judged.
+    Rare words count more (by their inverse frequency among the questions). Only questions of one domain are compared,
+    and pairs without a difference do not count. So a set with a single question, or with rationales in another
+    language than their questions, is not judged.
     """
     question_words = [_words(sample.question) for sample, _ in pairs]
     rationale_words = [_words(trace.reasoning) for _, trace in pairs]
@@ -283,7 +283,8 @@ def _words(text: str) -> set[str]:
 
 
 def _template_check(database: duckdb.DuckDBPyConnection) -> DatasetCheck:
-    """Traces that repeat the words of another one of the run with other values; not known without that signal."""
+    """Traces that repeat the words of another trace of the run with other values; unknown without the signal
+    `corpus`."""
     ((count, checked),) = database.execute(
         """SELECT count(*) FILTER (varied), count(varied) FROM (
             SELECT corpus_other_values AS varied
@@ -323,7 +324,7 @@ def _leak_check(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck, tupl
     sets = ", ".join(f"[data.{source}]" for source, *_, count in rows if count)
     check = DatasetCheck(
         name="leaked",
-        about="question stands in a test set with its picture (counted in questions)",
+        about="question is in a test set with its image (counted in questions)",
         count=chosen,
         checked=questions,
         limit=0.0,
@@ -342,7 +343,7 @@ def _leak_check(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck, tupl
 
 
 def _shown_test_images(database: duckdb.DuckDBPyConnection) -> list[str]:
-    """Test pictures in the dataset, under other questions than those of the test set."""
+    """Test images in the dataset with other questions than in the test set."""
     rows = database.execute(
         """SELECT contamination_source, count(DISTINCT local.sample_id)
         FROM local JOIN decisions USING (id) WHERE contamination = 'image' AND selected GROUP BY 1 ORDER BY 1"""

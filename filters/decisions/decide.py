@@ -96,7 +96,8 @@ def decide(
 
 
 def merge(parts: Iterable[Path], path: Path) -> int:
-    """Write the decision table of all traces from those of the files of signals; returns its rows."""
+    """Write the decision table of all traces from the decision tables of the files of signals; returns its number of
+    rows."""
     table = pa.concat_tables(map(pq.read_table, parts)).combine_chunks()
     ids = ids_of(table["id"])
     rows = order_of(ids)
@@ -146,8 +147,8 @@ def _columns_of_rank(select: Select) -> str:
 def ranked(select: Select, traces: str) -> str:
     """SQL of `traces` with the ranks of each trace among the traces of its question that are kept as well.
 
-    `traces` is a query with the columns sample_id, id, teacher, kept and those of the order; the trace with the
-    smaller id comes first of two that are equal in the order. A rank that nothing limits is 1.
+    `traces` is a query with the columns sample_id, id, teacher, kept and the columns of the order. If two traces are
+    equal in the order, the trace with the smaller id comes first. A rank that nothing limits is 1.
     """
     # The limit of a teacher comes first: a place that it frees goes to the next best trace of another teacher.
     return f"""

@@ -160,7 +160,7 @@ def _weightless(facts: TraceFacts) -> Iterator[Finding]:
 
 
 def _teachers(facts: TraceFacts) -> Iterator[Finding]:
-    """Teachers whose traces end too early, have another form, or are wrong where those of others are right."""
+    """Teachers whose traces end too early, have another form, or are wrong where other teachers are right."""
     settings = {teacher.name: teacher for teacher in facts.recipe.teachers}
     faults: dict[str, list[tuple[str, Mapping[str, int]]]] = {}
     for name, count in facts.teachers.items():
@@ -272,7 +272,7 @@ def _gold(facts: TraceFacts) -> Iterator[Finding]:
     judged, correct = (sum(count[name] for _, count in every) for name in ("judged", "correct"))
     refused = judged - correct
     asked = max((teacher.samples for teacher in facts.recipe.teachers), default=0)
-    other_type = f"data.{ASKED}: the answer_type of its rows is not that of their answers"
+    other_type = f"data.{ASKED}: the answer_type of its rows does not fit their answers"
     if facts.wrongly_typed:
         yield from (Finding(name="answer_type", problem=each, change=other_type) for each in facts.wrongly_typed)
     elif _is_text_refused(facts) and is_above(refused, judged, MANY):
@@ -339,7 +339,7 @@ def _duplicates(facts: TraceFacts) -> Iterator[Finding]:
 
 
 def _strict_rules(facts: TraceFacts, named: Collection[str]) -> Iterator[Finding]:
-    """Rules that drop correct traces; those of the `named` steps take one group of rows, which says more."""
+    """Rules that drop correct traces, except the `named` steps, which have a finding about one group of rows."""
     correct = facts.funnel.total["correct"]
     rules = {rule.name: rule.drop for rule in facts.recipe.filter.rules}
     if is_above(slips := facts.correct_alone.get("arithmetic_slip", 0), correct, LOST):

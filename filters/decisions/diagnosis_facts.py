@@ -169,7 +169,7 @@ _OF_HINT = re.compile(
     r"|\banswer\s+(?:is|was)\s+(?:already\s+)?(?:given|provided|stated|known)\b|\b(?:we|i)\s+(?:are|am|were|was)\s+told\b",
     re.IGNORECASE,
 )
-# The majority of a question's answers may be another one than that of the selected trace.
+# The majority answer of a question may differ from the answer of the selected trace.
 _ANSWERS = """
     SELECT majority_answer, count(*) AS n, (SELECT count(*) FROM decisions WHERE selected)
     FROM local JOIN decisions USING (id) WHERE selected AND in_majority GROUP BY 1 ORDER BY n DESC, 1 LIMIT 1"""

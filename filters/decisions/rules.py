@@ -71,7 +71,7 @@ _WORKS_ON_EVERY_TRACE = (
 
 
 def check(settings: Filter, columns: pa.Schema | None = None) -> list[Condition]:
-    """The rules of a recipe as conditions on a signal table of these columns; without them, of the project's.
+    """The rules of a recipe as conditions on a signal table with these columns; default: the project's columns.
 
     Raises RecipeError for them and for what the selection names.
     """
@@ -106,7 +106,8 @@ def expressions(conditions: Iterable[Condition], select: Select) -> list[tuple[s
 def faulty_expression(
     connection: duckdb.DuckDBPyConnection, candidates: Iterable[tuple[str, str]], error: duckdb.Error
 ) -> Exception:
-    """The first of these expressions that fails on the values of `signals`; the error itself if none of them does."""
+    """An error for the first expression that fails on the values of `signals`; the given error if no expression
+    fails."""
     for where, sql in candidates:
         try:
             connection.execute(f"SELECT count((\n{sql}\n)) FROM signals").fetchall()
@@ -198,7 +199,7 @@ def _expression(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> 
 
 
 def _trees(connection: duckdb.DuckDBPyConnection, sql: str) -> list[dict[str, Any]]:
-    """The syntax tree of a query of one expression, and that of the simplest such query."""
+    """The syntax tree of a query of one expression, and the tree of the simplest such query."""
     # The line break ends a comment that the condition may end with.
     queries = [f"SELECT (\n{each}\n) FROM signals" for each in (sql, "true")]
     (texts,) = connection.execute("SELECT json_serialize_sql(?), json_serialize_sql(?)", queries).fetchall()

@@ -2,8 +2,8 @@
 
 One of the two is taken as the original and resized to the other's size with the resampling filter that comes closest.
 Where the other is a JPEG file, the original is also encoded with that file's tables, so that both have the damage of
-saving. The remaining difference is compared, area by area, with the detail there (saving changes edges and writing,
-hardly plain areas) and with the usual difference of the pair: a changed digit stands out.
+saving. For each area, the remaining difference is compared with the detail of the area (saving changes edges and
+text, but hardly plain areas), and with the usual difference of the pair. So a changed digit is detected.
 """
 
 import io
@@ -65,7 +65,7 @@ class ImageDifference:
 
     @property
     def weight(self) -> float:
-        """The difference beyond that of saving, as a multiple of the limit for copies."""
+        """The difference beyond the effect of saving, as a multiple of the limit for copies."""
         outstanding = self.luminance / (0.3 + 1.25 * min(self.common, 0.25))
         return max(outstanding / min(1.7, 0.0045 * self.shortest_side), self.chroma / 0.8)
 

@@ -1,9 +1,9 @@
 """Which pictures show the same thing, safely enough for charts: a perceptual hash proposes, the pixels confirm.
 
-Two charts that differ in one digit have the same perceptual hash, so a hash only names candidates (`hash_image`,
-`propose_pairs`), and `is_same_image` decides by the decoded pixels: whether one picture is the other saved or resized
-again. It compares area by area, because an important difference is small and local and the damage of saving is
-everywhere. In doubt the answer is no. Crops, frames, watermarks, rotations and screenshots of a picture are other
+Two charts that differ in one digit have the same perceptual hash. So a hash only names candidates (`hash_image`,
+`propose_pairs`), and `is_same_image` decides by the decoded pixels whether one image is the other one, saved or
+resized again. It compares area by area, because an important difference is small and local and the damage of saving
+is everywhere. In doubt the answer is no. Crops, frames, watermarks, rotations and screenshots of a picture are other
 pictures here.
 """
 
@@ -172,7 +172,7 @@ _last: list[tuple[Sequence[ImageHashes], _Arrays]] = []
 
 
 def _cached_arrays(images: Sequence[ImageHashes]) -> _Arrays:
-    """The arrays of images; those of the last tuple are cached for calls with one picture at a time."""
+    """The arrays of images; the arrays of the last tuple are cached, for calls with one image at a time."""
     for known_images, arrays in _last:
         if known_images is images:
             return arrays

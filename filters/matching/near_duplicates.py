@@ -2,9 +2,9 @@
 
 Candidates share a band or a half of their MinHash signatures (`filters.text.minhash`); a pair counts only when the
 texts themselves say the same with the same values and names (`filters.text.edits`). The index holds texts, not
-traces: a digest of the words, so texts of the same words are one entry. Components do not depend on the order of
-the texts, and adding texts to an index gives the same as indexing all of them at once: a text is compared only with
-texts that share a band.
+traces: a digest of the words, so texts of the same words are one entry. A text is compared only with texts that share
+a band. Components do not depend on the order of the texts, and adding texts to an index gives the same result as
+indexing all texts at once.
 
 The index of a folder, all numpy arrays without pickle; `index.json` is written last and names what belongs to it:
 
@@ -62,7 +62,7 @@ _LEAST_OF_HALVES = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """Texts that were added together; row numbers continue those of the segment before."""
+    """Texts that were added together; row numbers continue the numbers of the segment before."""
 
     name: str
     first: int

@@ -165,8 +165,8 @@ def is_same_question(
 ) -> bool:
     """Whether `question` is `test_question`, unchanged or lightly edited.
 
-    `is_word` says whether a word of `question` is known to be spelt right, `is_name` whether a word is a name (with
-    another name it is another question), `answers` whether the gold answers agree.
+    `is_word`: whether a word of `question` is spelled correctly. `is_name`: whether a word is a name (another name
+    makes another question). `answers`: whether the gold answers agree.
     """
     if question.tokens == test_question.tokens:
         return True

@@ -137,7 +137,7 @@ def _binned(
     start, width, bin_count = html.edges(low, high, bins, whole=column.kind == "count")
     if column.kind == "number":  # the greatest value belongs to the last bar, as in a share of 0 to 1
         bin_count = max(1, math.ceil((high - start) / width - 1e-9))
-    # 1e-9: a value that stands on an edge, such as 0.3 at a width of 0.1, belongs to the bar that begins there.
+    # 1e-9: a value on an edge, such as 0.3 at a width of 0.1, belongs to the bar that begins there.
     bin_sql = f"least({bin_count - 1}, greatest(0, floor(({column.sql} - {start!r}) / {width!r} + 1e-9)))::INTEGER"
     rows = facts.rows(
         f"""SELECT {group}, {bin_sql}, count(*) FROM page WHERE {column.finite} AND ({where}) GROUP BY 1, 2"""

@@ -74,7 +74,7 @@ def _spread(
 
 
 def load(facts: TableFacts, index: PlannedTraces, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """What the page shows of each of these traces."""
+    """The data of the page for each of these traces."""
     names = list(dict.fromkeys(ids))
     # A list is looked through; a subquery, and a join before the rows are chosen, would hold the ids of all traces.
     rows = facts.rows(

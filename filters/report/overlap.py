@@ -60,7 +60,7 @@ class ContaminationCounts:
 
     @property
     def leaks(self) -> int:
-        """Traces about a question and its picture that stand in a test set."""
+        """Traces about a question that is in a test set with its image."""
         return sum(row[3] for row in self.rows if row[1] == LEAK)
 
     @property
@@ -150,7 +150,7 @@ def contamination(facts: TableFacts) -> ContaminationCounts:
             count(*) FILTER (kept), count(*) FILTER (selected)
         FROM page WHERE {hit} GROUP BY 1, 2 ORDER BY 1, 4 DESC, 2"""
     )
-    # Leaks that would be trained on come first, then those that would not; of each question one.
+    # Leaks in the dataset come first, then the others; one for each question.
     examples = facts.rows(
         f"""SELECT min_by(id, (NOT selected, id)), any_value(contamination),
             any_value(coalesce(contamination_source, '')), any_value(coalesce(contamination_sample, ''))

@@ -48,8 +48,8 @@ class Column:
 class TableFacts:
     """The table `page` with its measured columns.
 
-    Besides them it has id, sample_id, teacher, domain, outcome, kept, selected; `rules`, the names of the rules that
-    the trace fails; and `single`: the name of the only rule that it fails, '' where it fails none, else NULL.
+    It also has id, sample_id, teacher, domain, outcome, kept and selected. `rules` has the names of the rules that
+    the trace fails. `single` has the name of its only failed rule, '' without a failed rule, and NULL for several.
     """
 
     database: duckdb.DuckDBPyConnection

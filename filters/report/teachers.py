@@ -1,8 +1,8 @@
 """Comparison of the teachers for the recipe's student: cost, kept traces, and fit.
 
 Fit is compared by question: a teacher's value for a question is the mean over its kept traces of it, so a question
-with many traces counts once. Intervals are those of a median by order statistics: they assume no distribution and
-come out the same every time.
+with many traces counts once. Intervals of medians use order statistics: they assume no distribution and are
+deterministic.
 """
 
 import math
@@ -42,7 +42,7 @@ class TeacherTable:
 
 
 def compare(facts: TableFacts, tokens: Mapping[str, int], unit: str) -> TeacherTable:
-    """`tokens` are those of a generate stage's manifest."""
+    """`tokens`: the token counts of a generate stage's manifest."""
     teachers = [name for (name,) in facts.rows("SELECT DISTINCT teacher FROM page ORDER BY 1")]
     counts: dict[str, dict[str, int]] = {
         name: dict(zip(_COUNTS, row, strict=True))
@@ -117,7 +117,7 @@ _MEASURES = (
     ("student's surprisal, kept", "median, nats a token", "student_nll", "median(student_nll) FILTER (kept)", 2),
     ("student's IFD, kept", "median; high is hard to follow", "student_ifd", "median(student_ifd) FILTER (kept)", 2),
     (
-        "what the image tells the student",
+        "how much the image helps the student",
         "median blind gap of kept traces, nats a token",
         "student_blind_gap",
         "median(student_blind_gap) FILTER (kept)",

@@ -1,8 +1,8 @@
 """The number of kept traces at other thresholds, and without each rule of the policy.
 
-Traces that another rule drops are not counted: only traces that pass all other rules can change.
-Selected traces follow from the limits of `filter.select` alone as long as it names no mix, because which of a
-question's traces is best does not change how many are taken.
+Traces that another rule drops are not counted: only traces that pass all other rules can change. Without a mix, the
+number of selected traces follows from the limits of `filter.select` alone, because the order of a question's traces
+does not change their number.
 """
 
 import math
@@ -67,7 +67,7 @@ def curves(facts: TableFacts, rules: Sequence[Condition], select: Select) -> lis
 
 
 def stand_ins(facts: TableFacts, rules: Sequence[Condition]) -> int:
-    """How many traces are kept only because they stand in for a preferred trace that another rule drops."""
+    """The number of traces that are kept only because they replace a preferred trace that another rule drops."""
     kept = "SELECT id FROM decisions WHERE kept"
     (count,) = facts.row(f"SELECT count(*) FROM signals SEMI JOIN ({kept}) USING (id) WHERE {dropped(rules)}")
     return int(count)

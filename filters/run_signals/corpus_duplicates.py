@@ -195,7 +195,7 @@ def _has_words(measured: _Measured) -> NDArray[np.bool_]:
 
 
 def _first_places(measured: _Measured, representatives: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """Where in the order of the files each of these texts first occurs, in this order."""
+    """The first position of each of these texts in the order of the files, sorted."""
     is_wanted = np.zeros(len(measured.ids), bool)
     is_wanted[representatives] = True
     of_places = measured.representative[measured.by_file]
@@ -206,7 +206,7 @@ def _first_places(measured: _Measured, representatives: NDArray[np.uint32]) -> N
 def _read_signatures(
     signals: tuple[Path, ...], starts: NDArray[np.int64], places: NDArray[np.int64]
 ) -> Iterator[Signatures]:
-    """The signatures at these places, which are in order; parts of files that have none of them are not read."""
+    """The signatures at these sorted places; parts of files without such places are not read."""
     borders = np.searchsorted(places, starts)
     for path, file_start, first, last in zip(signals, starts, borders[:-1], borders[1:], strict=False):
         if first == last:

@@ -1,9 +1,9 @@
 """Duplicate questions about the same pictures, as a side table by sample: which sample repeats which other sample.
 
-Two samples are duplicates when their pictures are the same, one by one and in order (`filters.matching.image_match`),
-and their questions are the same text but for case, layout and closing punctuation, with the same options. Questions
-in other words stay apart. Of a group the smallest sample id is the one that the others repeat. A sample with a
-picture that cannot be decoded belongs to no group. Nothing is dropped here.
+Two samples are duplicates if their images are the same, in the same order (`filters.matching.image_match`), and if
+their questions have the same text (without case, layout and closing punctuation) and the same options. Questions in
+other words stay apart. Of a group the smallest sample id is the one that the others repeat. A sample with a picture
+that cannot be decoded belongs to no group. Nothing is dropped here.
 
 Every picture is decoded once: its hashes and the compared pairs are stored beside the table by the digest of the
 encoded bytes and reused in the next run. Memory holds about a kilobyte per picture, never pixels.
@@ -154,7 +154,7 @@ def key(sample: Sample) -> bytes:
 
 
 def _plain(text: str) -> str:
-    # Composition alone: compatibility forms tell "x2" from "x" squared.
+    # Only canonical composition: compatibility forms would make "x" squared equal to "x2".
     whole = " ".join(unicodedata.normalize("NFC", text).casefold().split())
     plain = whole.rstrip(_CLOSING)
     # "5!" may be a factorial.

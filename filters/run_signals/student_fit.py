@@ -89,10 +89,10 @@ def measure(
 ) -> list[Path]:
     """Write the values of all traces to `folder`; returns its files in order.
 
-    `items` must come in ascending order of the sample's id, unless `per_teacher` limits them: then at most that many
-    traces of each teacher are measured, chosen by their ids' hashes, and the others get no row. `identity` says what
-    the values depend on besides the trace. `on_done` is called with the number of finished rows and whether they were
-    reused.
+    `items` must be in ascending order of the sample's id, unless `per_teacher` is set. With `per_teacher`, at most
+    this number of traces of each teacher is measured, chosen by the hashes of their ids; the others get no row.
+    `identity` says what the values depend on besides the trace. `on_done` is called with the number of finished rows
+    and whether they were reused.
     """
     staging = folder / _STAGING
     own_identity = fingerprint({**identity, "columns": STUDENT.names, "version": VERSION})

@@ -1,8 +1,8 @@
 """A teacher as judge: it decides whether two answers mean the same where the typed judge cannot.
 
-It is asked only about `undecided` verdicts, once for each question and answer, whichever teacher gave the answer.
-Replies are journaled verbatim, so no request is sent twice and every verdict can be checked. The caller passes the
-function that sends a request.
+It is asked only about `undecided` verdicts, once for each question and answer, independent of the teacher that gave
+the answer. Replies are journaled verbatim, so no request is sent twice and every verdict can be checked. The caller
+passes the function that sends a request.
 """
 
 import hashlib

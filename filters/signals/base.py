@@ -1,4 +1,4 @@
-"""What a family of signals is, how it describes its columns, and the states that a measurement can have.
+"""The interface of a family of signals: its columns, and the states of a measurement.
 
 A value is valid only where the family's `<name>_state` is `ok`.
 """
@@ -53,7 +53,7 @@ class Extractor(Protocol):
     def from_recipe(cls, recipe: Recipe) -> Self: ...
 
     def measure(self, sample: Sample, traces: list[Trace]) -> list[dict[str, Any]]:
-        """One row a trace, in their order; a column left out is NULL. The traces are in the order of their ids."""
+        """One row for each trace, in the order of `traces` (sorted by id); a missing column is NULL."""
         ...
 
 
@@ -73,7 +73,7 @@ class SignalOfEachTrace(ABC):
 
     @abstractmethod
     def row(self, sample: Sample, trace: Trace) -> dict[str, Any]:
-        """The values of a trace; a column left out is NULL."""
+        """The values of a trace by column; a missing column is NULL."""
 
 
 def family(name: str, **columns: tuple[str, str]) -> pa.Schema:

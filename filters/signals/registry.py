@@ -1,7 +1,7 @@
 """Every family of signals by name, and how one is run so that one bad trace cannot end the run.
 
-A family is a class of a module of filters/signals/families, found by the name that filter.signals has for it; or a
-class of a user's file or of an installed package, which the recipe names (`filters.signals.user_signals`).
+A family is a class in filters/signals/families, found by its name in filter.signals. Or it is a class in a user's
+file or an installed package, which the recipe names (`filters.signals.user_signals`).
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-# Families import what they measure with when they measure (0.5 s of processor time): only the workers need it.
+# Families import their libraries when they measure (0.5 s of processor time), because only the workers need them.
 import filters.signals.families as families_folder
 from distill.errors import DistillError
 from distill.extensions import FAILURES, describe
@@ -79,7 +79,7 @@ def families(recipe: Recipe) -> dict[str, type[Extractor]]:
 
 
 def schemas(recipe: Recipe) -> dict[str, pa.Schema]:
-    """The columns of every family, wherever it is measured."""
+    """The columns of every family."""
     return {name: family.columns for name, family in families(recipe).items()} | _side_schemas()
 
 
@@ -155,7 +155,7 @@ def rows(extractors: tuple[Extractor, ...], sample: Sample, traces: list[Trace])
 def rows_of_samples(extractors: tuple[Extractor, ...], asked: Sequence[Asked]) -> list[dict[str, Any]]:
     """The signal rows of the traces of several samples, in this order of samples and in the order of the ids.
 
-    Each family measures all of them before the next one begins: what it needs stays in the processor's caches. A
+    Each family measures all traces before the next family begins, so its data stays in the processor's caches. A
     family of the project that looks at one trace at a time measures traces of one content once.
     """
     asked = [(sample, sorted(traces, key=lambda trace: trace.id)) for sample, traces in asked]

@@ -52,7 +52,7 @@ STUDENT = family(
         "sum of its tokens' ranks, at most 100 each, over the sum of their surprisals (arXiv 2601.14249): low fits",
     ),
     student_ifd=("number", "surprisal given image and question over that without either: high is hard to follow"),
-    student_blind_gap=("number", "how many nats a token the image takes off the surprisal; NULL without an image"),
+    student_blind_gap=("number", "by how many nats per token the image lowers the surprisal; NULL without an image"),
     student_answer_nll=("number", "surprisal of the answer given image, question and rationale, nats a token"),
     student_tokens=("count", "length of the response in the student's tokens, the end of the turn included"),
     student_reason=("text", "why there is no value"),

@@ -1,9 +1,9 @@
 """Limits on the time that a family of signals spends on one trace.
 
-The limits that decide are on the text itself (its length, the numbers in it), so that they give the same result on
-every machine: each family's time grows as its text does, for the texts that benchmarks/answers/mutated_answers.py
-makes. The clock (`processor_time`) is the last resort against a fault in a family. Its signal interrupts the
-main thread only, also inside a regular expression: workers measure in their main thread.
+The deciding limits are on the text itself (its length, its number of numbers), so they give the same result on every
+machine. Each family's time is linear in the length of the text, for the texts of
+benchmarks/answers/mutated_answers.py. The clock (`processor_time`) is the last resort against a fault in a family.
+Its signal interrupts the main thread only, also inside a regular expression: workers measure in their main thread.
 """
 
 from typing import Final

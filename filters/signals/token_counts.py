@@ -1,9 +1,9 @@
 """Token counts without tokenizing the same words again: pieces of a text whose tokens are known are looked up.
 
-A byte-level BPE first cuts a text by a pattern and never joins tokens across a cut. With a pattern known here, white
-space before a word (with newer patterns also the end of a line) is always such a cut, so the pieces of a text have as
-many tokens as the text. With any other tokenizer, or other white space than spaces and line breaks, the whole text is
-tokenized. Counts are the same in either way.
+A byte-level BPE first cuts a text by a pattern and never joins tokens across a cut. For the patterns that this module
+supports, white space before a word (with newer patterns also the end of a line) is always such a cut. So the pieces
+of a text have together as many tokens as the text. With any other tokenizer, or other white space than spaces and
+line breaks, the whole text is tokenized. Counts are the same in either way.
 """
 
 import re
@@ -109,7 +109,7 @@ class _KnownPieces(dict[str, int]):
 
 
 def cached_counter(split: TextSplit, count: Callable[[str], int]) -> Callable[[str], int]:
-    """A function that counts the tokens of a text by its pieces; `count` counts those of any text."""
+    """A function that counts the tokens of a text by its pieces; `count` counts the tokens of any text."""
 
     def count_marked(piece: str) -> int:
         text = piece[1:] if piece[:1] == "\1" else " " + piece

@@ -1,7 +1,7 @@
 """Families of signals from outside the project: from a file that the recipe names, or from an installed package.
 
-`filters.signals.base.Extractor` defines such a family. Its rows are checked, those of the project's families are
-not; a fault of a row is a counted error of its trace.
+`filters.signals.base.Extractor` defines such a family. Its rows are checked, unlike the rows of built-in families; a
+faulty row is a counted error of its trace.
 """
 
 import re
@@ -182,7 +182,7 @@ def _check_values(column: "pa.Field[Any]", values: Iterable[Any]) -> None:
         if column.type == VALUE_TYPES["text"] and len(value) > _LONGEST_TEXT:
             raise ValueError(f"{column.name} has {len(value):,} characters; a text has {_LONGEST_TEXT:,} at most")
         if column.type == VALUE_TYPES["number"] and not isfinite(value):
-            raise ValueError(f"{column.name} is {value!r:.60}; leave out what is no number")
+            raise ValueError(f"{column.name} is {value!r:.60}; leave out a value that is not a number")
 
 
 def _is_own(family: type[Extractor]) -> bool:

@@ -29,7 +29,7 @@ _TRACES_A_PROCESS: Final = 2_000
 
 
 def start() -> None:
-    """Start the process if there is none. It loads the modules while this one goes on.
+    """Start the process if there is none. It loads the modules while this process continues.
 
     This process is not forked: the tokenizer and Arrow run threads that do not survive a fork.
     """
@@ -58,6 +58,6 @@ def workers_for(traces: int) -> int:
 
 
 def count_traces(generate: Path) -> int:
-    """How many traces a finished generate stage has; 0 where its manifest does not tell. Loads nothing heavy."""
+    """The number of traces of a finished generate stage; 0 if its manifest does not have it. Loads nothing heavy."""
     generated = Manifest.read(generate)
     return generated.counts.get("traces", 0) if generated is not None else 0

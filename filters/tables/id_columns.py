@@ -76,7 +76,7 @@ def tables_of_rows(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.
         held.append(batch)
         while sum(map(len, held)) >= rows:
             table = pa.Table.from_batches(held)
-            # A copy, because a slice of a table takes all of it to another process.
+            # A copy, because a slice would send the whole table to another process.
             yield table.take(np.arange(rows))
             held = table.slice(rows).to_batches()
     if held:

@@ -54,7 +54,7 @@ class PieceRecords:
 
 
 def pieces(journals: Sequence[Path]) -> Iterator[JournalPiece]:
-    """The journals in pieces of whole lines. Without checksums the whole file tells what counts as damage."""
+    """The journals in pieces of whole lines. Without checksums, damage can be judged only from the whole file."""
     for number, path in enumerate(journals):
         size = path.stat().st_size
         begin = 0

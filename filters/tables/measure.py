@@ -321,7 +321,7 @@ def _tasks(
 
 
 def _identity(extractors: Mapping[str, Any], columns: list[str], scheme: Scheme | None) -> dict[str, Any]:
-    """What the rows of a file depend on besides samples and traces; `columns` are those of the file itself."""
+    """The inputs of a file's rows besides samples and traces; `columns`: the columns of the file itself."""
     return {"extractors": extractors, "columns": columns, "scheme": None if scheme is None else scheme.as_fields()}
 
 

@@ -35,7 +35,7 @@ class ModelSignal:
     measure: Callable[[Iterable[Item], Done], list[Path]]
 
     def __call__(self, items: Iterable[Item], on_done: Done = lambda rows, reused: None) -> list[Path]:
-        """Write the values of these traces, which come in the order of their samples' ids.
+        """Write the values of the traces, which must be in the order of their samples' ids.
 
         Returns the files in order.
         """

@@ -104,7 +104,7 @@ def columns_of(tables: Tables) -> pa.Schema:
 
 
 def _local_columns(tables: Tables, schemas: Iterable[pa.Schema]) -> pa.Schema:
-    """What is measured partition by partition: the columns that were asked for, and those of files."""
+    """The signals that are measured by partition: the requested columns, and the columns in files."""
     side_columns = {name for _, schema in SIDE.values() for name in schema.names}
     fields = {column.name: column for column in tables.columns if column.name not in side_columns}
     for schema in schemas:

@@ -3,8 +3,7 @@
 The journals are read once, in pieces that processes share; after that a partition reads only its own lines. Memory
 holds about sixty bytes a trace, no texts. The first finished record of an id counts; an error counts only where the
 id has no other record; ids that are not in the plan do not count. A partition is a range of sample ids, which are
-hashes: it holds whole samples, whatever the order of the journals and of the plan. The samples are copied once, by
-partition.
+hashes. So it holds whole samples, in any order of journals and plan. The samples are copied once, by partition.
 """
 
 from collections import Counter
@@ -222,7 +221,7 @@ _PLANNED = ("id", "sample_id", "teacher")
 def read_plan(
     generate: Path, samples: Path, count: int | None = None, *, partition_rows: int = 1
 ) -> tuple[PlannedTraces, Ids]:
-    """The planned traces in `count` partitions, none of which is known to be live, and the teacher of each."""
+    """The planned traces in `count` partitions (no trace is marked as live yet), and the teacher of each."""
     ids, sample_ids, teachers = _plan(generate / PLAN)
     count = partition_count(len(ids), partition_rows) if count is None else count
     planned = PlannedTraces(

@@ -17,7 +17,7 @@ from filters.tables.trace_index import PlannedTraces, read_plan, rows_of_ids
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitIndex:
-    """What an index of some partitions of a run in a store tells of them."""
+    """The data of an index about some partitions of a run in a store."""
 
     places: pa.Table
     """The id of each live trace, its journal in the folder of the unit, and where its line starts."""
@@ -31,8 +31,8 @@ def index_of_units(
 ) -> tuple[PlannedTraces, NDArray[np.int32]]:
     """What `index` gives, put together from the indexes of units: no journal is read; the unit of each trace, or -1.
 
-    `journals` are those of the run by their names below `generate`; `digests` are those of the partitions. Raises
-    DataError where units and journals do not belong together.
+    `journals`: the journals of the run by their paths below `generate`; `digests`: the digests of the partitions.
+    Raises DataError where units and journals do not belong together.
     """
     planned, _ = read_plan(generate, samples, len(digests))
     planned.journals = [generate / name for name in journals]
@@ -45,7 +45,7 @@ def index_of_units(
         encoded = unit.places["journal"].combine_chunks().dictionary_encode()
         names = [unit.journals.get(name, "") for name in encoded.dictionary.to_pylist()]
         if (rows < 0).any() or not numbers.keys() >= set(names):
-            raise DataError(f"{generate}: the traces of some units are not those of the run; filter it again")
+            raise DataError(f"{generate}: the traces of some units do not belong to the run; filter it again")
         planned.journal[rows] = np.array([numbers[name] for name in names], np.int32)[encoded.indices.to_numpy()]
         planned.start[rows] = unit.places["start"].to_numpy()
         planned.makers.update(unit.makers)

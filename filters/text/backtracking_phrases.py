@@ -1,4 +1,4 @@
-"""Phrases by which a writer doubts or redoes the text before them: those of `backtracking_phrases.toml`.
+"""Phrases by which a writer doubts or repeats the text before them, from `backtracking_phrases.toml`.
 
 `filters.signals.families.reasoning_steps` decides where a phrase counts.
 """

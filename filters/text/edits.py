@@ -1,9 +1,9 @@
 """Whether two texts with the same values say the same: aligns their words and judges every difference.
 
-A difference is no change if it is in fillers, in words that mean the same, in words that a rationale can exchange
-(`filters.text.rationale_words`), in a typo or a tense (`filters.text.misspellings`), or in a word written twice.
-One text may also say more. A word that changes the meaning (`CHANGING`), or an unknown word instead of another one,
-makes two texts different.
+A difference does not count as a change if it is only in fillers, in words with the same meaning, in exchangeable
+words of reasoning (`filters.text.rationale_words`), in a typo or a tense (`filters.text.misspellings`), or in a word
+written twice. One text may also say more. A word that changes the meaning (`CHANGING`), or an unknown word instead of
+another one, makes two texts different.
 """
 
 from collections.abc import Iterator, Sequence
@@ -78,7 +78,7 @@ def least_similarity(left: Form, right: Form, threshold: float) -> float:
     edits = _allowed(len(left.words), len(right.words))
     shingles = max(len(left.content), len(right.content)) - _SHINGLES_AN_EDIT + 1
     lost = _SHINGLES_AN_EDIT * edits
-    # A little less: a shingle may stand twice in a text.
+    # A little less, because a text may have a shingle twice.
     return 0.8 * max(shingles - lost, 0) / (shingles + lost) if shingles > 0 else 0.0
 
 
@@ -109,7 +109,7 @@ def same_names(left: Form, right: Form, edits: Edits | None = None) -> bool:
 
 
 def _has_other_names(left: Form, right: Form) -> bool:
-    """Whether a name that would be exchangeable as a word ("Focus", "Signal") stands in one of two texts only."""
+    """Whether a name that would be exchangeable as a word ("Focus", "Signal") is in only one of two texts."""
     names = np.concatenate([form.words[form.is_certain & (form.listed & EXCHANGE > 0)] for form in (left, right)])
     if not len(names):
         return False
@@ -142,7 +142,7 @@ def compare_words(left: Form, right: Form) -> Edits | None:
 
 
 def _turns_a_relation(left: Form, right: Form) -> bool:
-    """Whether a small word stands in the place of one that turns it: sent by, sent to; rises by 20, to 20."""
+    """Whether a small word is replaced by one that changes the meaning: sent by, sent to; rises by 20, to 20."""
     opposed = _opposed_words()
     known = np.array(list(opposed), np.uint64)
     if np.array_equal(left.words[np.isin(left.words, known)], right.words[np.isin(right.words, known)]):
@@ -173,7 +173,7 @@ def _image_words() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def _opposed_words() -> dict[int, set[int]]:
-    """For each of these words, by its hash, those that turn what it says."""
+    """For the hash of each of these words, the words that change the meaning in its place."""
     opposed: dict[int, set[int]] = {}
     for pair in _OPPOSED.split():
         one, other = hash_listed(pair.split("/")).tolist()

@@ -1,8 +1,8 @@
 """A text without its layout: the same words and values become the same characters.
 
-Removed or unified: markdown marks, numbers and letters of lists that count up from the first, the capitals of
-headings, HTML tags, LaTeX's wrappers, full-width and other compatibility forms, the many quotes and dashes of
-Unicode, apostrophes, English contractions ("isn't" is "is not"), thousands separators. Case stays, because
+Removed are markdown marks, numbers and letters of lists that count up from the first, HTML tags, LaTeX's wrappers and
+thousands separators. Unified are the capitals of headings, full-width and other compatibility forms, the quotes and
+dashes of Unicode, apostrophes, and English contractions ("isn't" is "is not"). Case stays, because
 `filters.text.values_and_names` reads names from it. The remaining punctuation separates words there and is no word.
 """
 
@@ -99,7 +99,7 @@ def without_layout(text: str) -> str:
     """A text in its own case without layout."""
     if not text.isascii():
         text = _without_forms(text)
-    # The test for a character costs next to nothing, and most texts have few of these marks.
+    # The test for a character is very cheap, and most texts have few of these marks.
     if "\n" in text or "\r" in text or text[:5].lower() == "step " or not text[:1].isalpha():
         text = _without_line_marks("\n" + text)
     if "#" in text:
@@ -174,7 +174,7 @@ def _without_line_marks(text: str) -> str:
 
 
 def _places(number: str) -> set[int]:
-    """What a list number may stand for: "i" is the ninth letter and the first Roman number."""
+    """The possible values of a list number: "i" is the ninth letter and the first Roman number."""
     if number.isdecimal():
         return {int(number)}
     return {marks.index(number) + 1 for marks in (_LETTERS, _ROMAN) if number in marks}

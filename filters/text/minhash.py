@@ -1,7 +1,7 @@
 """MinHash signatures of texts: one written-down scheme, the same on every machine and in every version.
 
-A text is cut into shingles of its content, the words without case, layout and fillers
-(`filters.text.values_and_names`); its values are mixed into every shingle, so texts with different values share no
+A text is cut into shingles of its content: its words without case, layout and fillers
+(`filters.text.values_and_names`). Its values are mixed into every shingle, so texts with different values share no
 shingle and are never near duplicates. A signature holds the minimum of each of `permutations` multiplications of the
 shingles' hashes. The probability that a value of two signatures is equal is the texts' Jaccard similarity (Broder
 1997). Signatures are cut into `bands`; two texts with an equal band are candidates, with the probability 1 - (1 -
@@ -207,8 +207,8 @@ def _minima(runs: list[Hashes], scheme: Scheme) -> Signatures:
 def _hash_halves(content: Hashed) -> Signatures:
     """For each text the hashes of its first and its last words, as two numbers each.
 
-    One cut is of the same length for 4i to 4i + 3 words, the other one for 4i - 2 to 4i + 1 words, so that a text
-    with a word more or less has the same cut at one of both. A text that is too long counts as a whole.
+    One cut has the same length for 4i to 4i + 3 words, the other cut for 4i - 2 to 4i + 1 words. So two texts that
+    differ by one word share at least one of the cuts. A text that is too long counts as a whole.
     """
     starts, stops = np.array(content.starts[:-1], np.int64), np.array(content.starts[1:], np.int64)
     lengths = stops - starts

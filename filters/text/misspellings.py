@@ -2,9 +2,9 @@
 
 A typo changes one letter of a word of five letters or more: left out, added, replaced, or exchanged with the next
 one. The first letter and, unless two letters are exchanged, the last one stay, so that no inflection is taken for a
-typo. Where both words are known, none of them is a typo: `similar_words.txt` lists the common English words that
-are one such letter from another one ("angle" and "angel"), and words of sciences, German, French and Spanish that
-are ("alkane" and "alkene").
+typo. If both words are known, there is no typo: `similar_words.txt` lists the common English words that are one such
+letter from another one ("angle" and "angel"), and words of sciences, German, French and Spanish that are ("alkane"
+and "alkene").
 """
 
 from functools import lru_cache

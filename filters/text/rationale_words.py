@@ -1,7 +1,7 @@
 """Words of rationales that can be added, left out or exchanged without a change of meaning, and words that change it.
 
-Words that mean the same, and words of reasoning, count with their regular inflections in English, and as they stand
-in German, French and Spanish. A word of no list equals only itself.
+Words with the same meaning, and words of reasoning, count with their regular inflections in English, and only in the
+listed form in German, French and Spanish. A word of no list equals only itself.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def _groups(key: str) -> list[list[str]]:
 
 
 def same_words() -> dict[str, str]:
-    """For each word the word that stands for all words of its meaning; groups that share a word are one."""
+    """For each word the word that represents all words of its meaning; groups that share a word are merged."""
     names: dict[str, str] = {}
     for group in (*_groups("same"), *GROUPS):
         listed = (word for word in group if word not in FILLERS and word not in _UNLIKE)
@@ -68,7 +68,7 @@ def changing_words() -> frozenset[str]:
 
 
 def exchangeable_words() -> frozenset[str]:
-    """Words with which a rationale speaks of its own steps, with their inflections."""
+    """Words with which a rationale describes its own steps, with their inflections."""
     words = {language: word_set(listed) for language, listed in _TABLE["exchangeable"].items()}
     forms = frozenset(form for word in words.pop("english") for form in _forms(word)).union(*words.values())
     return forms - changing_words() - FILLERS

@@ -1,4 +1,4 @@
-"""Phrases by which a model declines or says that it sees no image, by language: those of `refusal_phrases.toml`.
+"""Phrases by which a model declines or says that it sees no image, by language, from `refusal_phrases.toml`.
 
 Each entry is a set of words and a pattern. The pattern is tried on a text that holds one of the words.
 """

@@ -30,7 +30,7 @@ _COMMON = bytes([*range(0xC2), *range(0xC3, 0xE0)])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hashed:
-    """The hashes of the words of several texts; those of text i are hashes[starts[i]:starts[i + 1]]."""
+    """The hashes of the words of several texts; text i has hashes[starts[i]:starts[i + 1]]."""
 
     hashes: Hashes
     starts: list[int]
@@ -40,7 +40,7 @@ class Hashed:
 
 
 def join_hashes(texts: Sequence[Hashes]) -> Hashed:
-    """The hashes of the words of each text, as those of several texts."""
+    """The hashes of the words of each text, joined for several texts."""
     hashes = np.concatenate(texts) if texts else np.empty(0, np.uint64)
     return Hashed(hashes=hashes, starts=list(accumulate(map(len, texts), initial=0)))
 

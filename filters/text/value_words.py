@@ -1,6 +1,6 @@
-"""Words that are values although no digit stands in them, words that may begin a sentence, and units, in lower case.
+"""Words that are values without a digit, words that may begin a sentence, and units, in lower case.
 
-Number words are those of ten languages: a text with another number word has another value.
+Number words are from ten languages: a text with another number word has another value.
 """
 
 from typing import Final

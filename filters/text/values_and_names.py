@@ -2,9 +2,9 @@
 
 A text's words are those that remain without case, layout and punctuation (`filters.text.layout`). Its *values* are
 its numbers, with their signs and units, number words and single letters, in order: a function of the words alone. Its
-*names* are words that stand in quotes or have a capital in the middle of a sentence. Two texts whose values differ
-are never near duplicates, whatever else they share. Its *content* is its words without fillers, with one word for all
-words of the same meaning. `filters.text.edits` compares the names and the content of two texts.
+*names* are words in quotes, or words with a capital in the middle of a sentence. Two texts with different values are
+never near duplicates. Its *content* is its words without fillers, with one word for all words of the same meaning.
+`filters.text.edits` compares the names and the content of two texts.
 
 In a text all in capitals, in title case or without any capital, case does not show names: `names` is 0 then. At the
 beginning of a sentence a word with a capital counts as a name unless it is in lower case elsewhere or is a word that
@@ -163,7 +163,8 @@ def compute_forms(texts: Sequence[str]) -> Forms:
 
 
 def _with_equal_length(lowered: bytes, raw: bytes) -> bytes:
-    """The lower-case bytes; where their length differs from that of `raw`, only ASCII letters are in lower case."""
+    """The lower-case bytes; if their length differs from the length of `raw`, only ASCII letters are in lower
+    case."""
     lowered = lowered.replace("ς".encode(), "σ".encode())
     return lowered if len(lowered) == len(raw) else raw.translate(_SMALL)
 
@@ -201,7 +202,7 @@ def _forms_of_bytes(joined: bytes, small: bytes, bounds: list[int]) -> Forms:
     # In a short text each word counts.
     is_short = np.diff(starts) < FEWEST_WORDS
     said = (listed & np.where(is_short, FILLER, FILLER | EXCHANGE)[text_of_word] == 0) | values
-    # A text of nothing but fillers says what they say.
+    # In a text with only fillers, the fillers are the content.
     said |= (_count_per_text(said, starts) == 0)[text_of_word]
     long_enough = np.diff(starts) - _count_per_text(~rest, starts) >= FEWEST_WORDS
     return Forms(

@@ -1,4 +1,4 @@
-"""Looks up, by the hashes of many words at once, which lists hold a word and what it means."""
+"""Looks up many words at once by their hashes: the lists that hold a word, and its meaning."""
 
 from functools import lru_cache
 from itertools import accumulate
@@ -26,7 +26,7 @@ class _Listed(NamedTuple):
 
 
 def look_up(hashes: Hashes) -> tuple[NDArray[np.uint8], Hashes]:
-    """The lists of each word, as flags, and the hash of the word that stands for all that mean the same."""
+    """The lists of each word, as flags, and the hash of the word that represents all words with the same meaning."""
     keys, flags, meanings, quick = _tables()
     word_flags = np.zeros(len(hashes), np.uint8)
     word_meanings = hashes.copy()
@@ -71,7 +71,7 @@ def mark_phrases(
 
 
 def _run_keys(words: list[Hashes]) -> Hashes:
-    """The keys of runs of words, from the hashes of their last words to those of their first words."""
+    """The keys of runs of words, from the hashes of their words, last word first."""
     keys = np.zeros(len(words[0]), np.uint64)
     for hashes, factor in zip(words, odd_factors("phrase", LONGEST), strict=False):
         keys += hashes * factor
@@ -79,7 +79,7 @@ def _run_keys(words: list[Hashes]) -> Hashes:
 
 
 def value_meanings(hashes: Hashes) -> Hashes:
-    """The hash of the number or sign that stands for each value: that of "3" for "three"."""
+    """The hash of the number or sign for each value, such as the hash of "3" for "three"."""
     keys, meanings = _value_tables()
     positions = np.minimum(np.searchsorted(keys, hashes), len(keys) - 1)
     return np.where(keys[positions] == hashes, meanings[positions], hashes)

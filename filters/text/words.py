@@ -26,7 +26,7 @@ _MARKS: Final = "".join(
 def with_marks(letters: str) -> str:
     """A pattern of a run of these letters (a class of characters) with their combining marks.
 
-    For `re` no mark is a letter. In Hindi, Tamil or Thai marks are the vowels, which tell words apart.
+    For `re` no mark is a letter. In Hindi, Tamil or Thai, marks are vowels, so words differ by them.
     """
     return f"(?:{letters}+(?:[{_MARKS}]+{letters}*)*|[{_MARKS}]+)"
 
@@ -53,7 +53,8 @@ _OTHERS = bytes(byte for byte in range(256) if byte not in _EAST_ASIAN)
 
 
 def has_east_asian(text: str) -> bool:
-    """Whether a text may hold a character of Thai, Khmer, Chinese, Japanese, Korean and the like; a fast test."""
+    """Whether a text may hold a character of Thai, Khmer, Chinese, Japanese, Korean or a similar script; a fast
+    test."""
     return not text.isascii() and bool(text.encode("utf-8", "surrogatepass").translate(None, _OTHERS))
 
 
@@ -68,7 +69,7 @@ def composed(text: str) -> str:
 
 
 def visible_text(trace: Trace) -> str:
-    """Everything the teacher wrote: reasoning and answer, or the raw text when neither could be parsed."""
+    """The whole text of the teacher: reasoning and answer, or the raw text if both could not be parsed."""
     return "\n".join(part for part in (trace.reasoning, trace.answer) if part) or trace.text
 
 
@@ -88,6 +89,6 @@ def comparable_text(trace: Trace) -> str:
         if not answer.isascii():
             answer = _PICTOGRAPH.sub(lambda sign: f" {unicodedata.name(sign[0], hex(ord(sign[0]))).lower()} ", answer)
         answer = f'"{answer.strip()}"'
-        # Unpaired quotes (5" are five inches) have no meaning and would hide those of the answer.
+        # Unpaired quotes (5" are five inches) have no meaning and would hide the quotes of the answer.
         reasoning = reasoning.replace('"', " ") if reasoning.count('"') % 2 else reasoning
     return "\n".join(part for part in (reasoning, answer) if part)

@@ -160,7 +160,7 @@ class BatchPlan:
                 images=self._images[window].tolist(),
                 max_images=self._stage.micro_batch_images,
             )
-            # Best fit leaves the long rows in the first bins and what is left over in the last.
+            # Best fit puts the long rows into the first bins and the remaining rows into the last.
             for number in rng.permutation(len(packed)):
                 order.append(window[packed[number]])
                 lengths.append(len(packed[number]))

@@ -157,7 +157,7 @@ def spatial_positions(model: PreTrainedModel) -> Positions | None:
 
 
 def row_bounds(layout: Layout, examples: Examples) -> list[tuple[int, int]]:
-    """For each row of a pass, where its labelled tokens begin and end among those of the pass."""
+    """For each row of a pass, the start and the end of its labelled tokens among the labelled tokens of the pass."""
     ends = np.cumsum([0, *(len(examples.rows[row].kinds) for row in layout.rows)])
     return [(int(begin), int(end)) for begin, end in pairwise(ends)]
 

@@ -1,10 +1,10 @@
 """Byte strings by name in one growing file, shared by the processes of a run: a cache that survives kills.
 
-The cache is a folder with `data.bin` and `index.jsonl`. An entry counts once its index line is whole, and is given
-back only when its bytes have the checksum that the line states, and the line its own: an entry that a kill or a power
-cut has damaged is computed again. One thread of one process writes at a time, any number read; dataloader workers may
-do both. Does not know what the bytes mean (student/data/images.py, student/data/image_tokens.py). Nothing depends on
-it: the folder may be deleted between runs.
+The cache is a folder with `data.bin` and `index.jsonl`. An entry is valid if its index line is complete and has its
+own checksum, and if its bytes have the checksum in the line. An entry that a kill or a power cut has damaged is
+computed again. One thread of one process writes at a time, any number read; dataloader workers may do both. Does not
+know what the bytes mean (student/data/images.py, student/data/image_tokens.py). Nothing depends on it: the folder may
+be deleted between runs.
 """
 
 import errno
@@ -38,7 +38,7 @@ class DiskCache:
             self._data = os.open(folder / DATA, flags, 0o666)
             self._index = os.open(folder / INDEX, flags, 0o666)
         self.folder = folder
-        # Half of what is free stays free: checkpoints need it more.
+        # Half of the free space stays free for checkpoints.
         self._max_bytes = min(max_bytes, os.fstat(self._data).st_size + shutil.disk_usage(folder).free // 2)
         self._entries: dict[str, _Entry] = {}
         self._facts: dict[bytes, Any] = {}

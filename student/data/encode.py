@@ -1,8 +1,8 @@
 """Encodes each row once as token ids: chat template, tokens, image placeholders as the processor would write them.
 
-A row's text is rendered by the chat template and tokenised once; every image placeholder is then replaced by the
-ids that the processor writes for an image of that size. The loss covers the assistant's turn including its
-end-of-turn token. Rows that are too long are left out and counted, never cut.
+The chat template renders a row's text, which is tokenised once. Then the ids that the processor writes for an image
+of this size replace each image placeholder. The loss covers the assistant's turn including its end-of-turn token.
+Rows that are too long are left out and counted, never cut.
 """
 
 import hashlib
@@ -140,7 +140,9 @@ class Encoder:
         """The row up to its end-of-turn token, which is added where the template writes none."""
         inside = [index for index, (start, end) in enumerate(offsets) if span[0] <= start < end <= span[1]]
         if not inside:
-            raise DataError(f"row {row.id}: no token of its response has loss, because the chat template marks none")
+            raise DataError(
+                f"row {row.id}: no token of its response counts in the loss, because the chat template marks no token"
+            )
         first, end = inside[0], inside[-1] + 1
         closing = next((index for index in inside if ids[index] in self.end_ids), None)
         if closing is not None:
@@ -175,8 +177,8 @@ class Encoder:
         known = len(ids) - (ids[-1] not in expected[len(ids) - 1 :])
         if list(ids[:known]) != expected[:known]:
             raise ModelError(
-                f"{name}: {type(self._processor).__name__} tokenises its images in a way that depends on the "
-                "text around them, or on their number, which is not supported"
+                f"{name}: {type(self._processor).__name__} writes other tokens for an image if the text around it or "
+                "the number of images changes, which is not supported"
             )
         types = encoded.get(self._type_name) if self._type_name else None
         if types is not None and [bool(kind) for kind in types[0, :known]] != [
@@ -272,7 +274,7 @@ class Examples:
         return digest.hexdigest()
 
     def image_share(self, image_id: int) -> float:
-        """Share of the tokens that stand for images."""
+        """Share of the tokens that are image tokens."""
         rows = self.rows
         if isinstance(rows, MappedRows):
             count = rows.count_token(image_id)

@@ -71,7 +71,8 @@ class RowColumns:
     teachers: Sequence[str]
 
     def in_groups(self, rows: int) -> "RowColumns":
-        """The columns of groups of so many rows that follow each other; what has no sum is that of the first row."""
+        """The columns of groups of consecutive rows: sums over each group, or the value of its first row if there is
+        no sum."""
         sums = {name: getattr(self, name).reshape(-1, rows).sum(1) for name in ("lengths", "responses", "images")}
         firsts = {name: getattr(self, name)[::rows] for name in ("difficulty", "sources", "teachers")}
         return RowColumns(**sums, **firsts)
@@ -135,8 +136,8 @@ class MappedRows(Sequence[Example]):
             self._table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
         except FileNotFoundError:
             raise StorageError(
-                f"{path}: the main process has written the rows here, and this one cannot see them; the processes of "
-                "a training need a file system that all of them share"
+                f"{path}: the main process wrote the rows here, but this process cannot read them; all processes of "
+                "a training need a shared file system"
             ) from None
         self._batches = self._table.to_batches()
         self._starts = np.cumsum([0, *map(len, self._batches)]).tolist()

@@ -1,4 +1,4 @@
-"""Tokens of images, computed once: for stages in which neither the tower nor the projector is trained.
+"""Tokens of images, computed once, for stages that train neither tower nor projector.
 
 In such a stage the language model gets the same tokens of an image every time. The student itself computes them,
 under no_grad and in the order of the rows. They are kept in the run's folder and given to the training batches
@@ -123,7 +123,7 @@ class TokenStore:
 class ImageEncoder:
     """A student's way from images to tokens: its tower and projector, and the store that has their pixels.
 
-    `folder` is that of the caches of a run; tokens are kept there.
+    `folder`: the folder of a run's caches, which holds the tokens.
     """
 
     model: PreTrainedModel
@@ -212,7 +212,7 @@ def sharing(stages: Sequence[Stage], stage: Stage) -> int:
 
 
 def _passes(stage: Stage, examples: Examples) -> float:
-    """How often a stage goes through its rows, about."""
+    """The approximate number of epochs of a stage."""
     if stage.max_tokens is not None:
         return stage.max_tokens / max(1, sum(examples.lengths))
     if stage.max_steps is None:
@@ -236,7 +236,7 @@ def token_store(
     max_bytes: int,
     on_image: Callable[[int, int], None] = lambda done, total: None,
 ) -> TokenStore:
-    """The tokens of these images, computed as far as they are not kept yet; the model then takes them for pixels.
+    """The tokens of these images, computed if they are not cached; the model then gets them instead of pixels.
 
     `on_image` hears how many are done. Raises ModelError when the model makes another number of tokens of an image
     than its processor writes.

@@ -136,7 +136,7 @@ class ImageStore:
             if ref.sha256 not in self._sizes:
                 raise
             raise ImageError(
-                error.reason, f"{error}; it could be read before: put it back, and run the same command again"
+                error.reason, f"{error}; an earlier read succeeded: restore the file, and run the same command again"
             ) from None
         if not self._names:
             self._expand(image)
@@ -158,7 +158,7 @@ class ImageStore:
             self._keep(ref.sha256, seen)
 
     def expansion(self, ref: ImageRef, max_pixels: int) -> tuple[int, ...]:
-        """The token ids that stand for one image. They depend on its size only. Raises ImageError."""
+        """The token ids of one image. They depend on its size only. Raises ImageError."""
         if self._is_new(ref, max_pixels):
             self.prepare([ref], max_pixels)
         # An error may be there from a smaller limit, for images that this stage does not ask for.
@@ -184,8 +184,8 @@ class ImageStore:
     def _look(self, ref: ImageRef, max_pixels: int) -> Features | None:
         """Note the size of an image; its features where they can be kept and are not yet.
 
-        Where pixels are neither kept nor the first of their size, they are only checked: an image that cannot be
-        decoded costs its rows now, not the run later.
+        Pixels that are not cached and not the first of their size are only checked: an undecodable image drops its
+        rows now, and does not stop the run later.
         """
         try:
             data = _read_bytes(ref)
@@ -210,7 +210,8 @@ class ImageStore:
         return not self.full or (self._cache is not None and not self._cache.full)
 
     def _open_cache(self) -> None:
-        """Open the cache of this processor's images once memory is full; those of other settings go."""
+        """Open the disk cache of this processor's images when memory is full; caches with other settings are
+        deleted."""
         if self._cache is not None or self._folder is None or not self._disk_bytes:
             return
         dtype = str(self._dtype).removeprefix("torch.")
@@ -235,7 +236,7 @@ class ImageStore:
             self._room -= size
             self._kept[name] = features
             return
-        # In this order: threads that look at images meanwhile always see a place where there is one.
+        # The order matters: other threads then always find a place for an image that has one.
         self._open_cache()
         self.full = True
         if self._cache is not None and not self._cache.full:

@@ -1,8 +1,9 @@
 """Which rows an epoch trains on, and in what order: shares of the tokens by teacher and source, curricula.
 
 An epoch has as many tokens as the stage's own rows. Every group of rows (a teacher's traces, a replayed source) is an
-endless sequence of shuffles of itself, and an epoch takes the next stretch of it as long as its share says. So no row
-comes twice before all rows of its group have come once, and any epoch is computed without the epochs before it.
+endless sequence of shuffles of its rows. An epoch takes the next rows of the sequence, up to the group's share of
+tokens. So no row comes twice before all rows of its group have come once, and any epoch is computed without the
+epochs before it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,8 +62,8 @@ def _named(chosen: np.ndarray, key: str) -> np.ndarray:
     rows = np.flatnonzero(chosen)
     if not len(rows):
         raise TooFewRows(
-            f"stages: {key} has a share of the tokens, but none of its rows can be trained on; leave it out, or "
-            "look at the counts of dropped rows and of the filter"
+            f"stages: {key} has a share of the tokens, but it has no usable rows; leave it out, or look at the "
+            "counts of dropped rows and of the filter"
         )
     return rows
 

@@ -45,7 +45,7 @@ def best_fit(
 def _roomy(free: Mapping[int, list[tuple[int, int]]], length: int, more: int, limit: int) -> tuple[int, int] | None:
     """The fullest bin with room for a row of so many tokens and images: images it holds, and its place among those.
 
-    A row without images goes first where no image may come any more.
+    A row without images comes first if no further image may follow.
     """
     found = [
         (not more and held < limit, rooms[position], held, position)

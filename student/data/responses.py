@@ -1,9 +1,8 @@
 """Finds the response in a rendered conversation, and the part of the response that each token belongs to.
 
-Chat templates of thinking models change what they are given: the prompt opens the thinking (`<think>` is its last
-word), a finished turn is trimmed, or loses its rationale altogether. The text that is learned here always begins with
-the prompt as the student is asked with, and always has the whole rationale and answer. Does not tokenise
-(student/data/encode.py).
+Chat templates of thinking models change the text: the prompt opens the thinking (`<think>` is its last word), and a
+finished turn is trimmed or loses its rationale. The text that is learned here always begins with the prompt as the
+student is asked with, and always has the whole rationale and answer. Does not tokenise (student/data/encode.py).
 """
 
 import re
@@ -41,8 +40,8 @@ def learned_text(
         if marked is not None and _locate(text, marked[0], row) is not None:
             return text, marked
         raise ModelError(
-            "the student's chat template writes a question differently once it is answered, and it marks no "
-            "{% generation %} block that holds the whole response; add one so that the loss can be limited to it"
+            "the student's chat template changes a question when its answer follows, and it has no {% generation "
+            "%} block around the whole response; add such a block, so that the loss covers only the response"
         )
     opening = opened_thinking(head)
     rebuilt = head + (_continued(opening, row) if opening else row.response.strip())

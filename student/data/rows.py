@@ -90,7 +90,7 @@ def fields(recipe: Recipe, run: Path, stage: Stage) -> dict[str, Any]:
 
 
 def has_rationales(recipe: Recipe, stage: Stage) -> bool:
-    """Whether a stage learns rationales: of this run's traces, or of a source that holds those of another run."""
+    """Whether a stage learns rationales: from this run's traces, or from a source with traces of another run."""
     held = any(recipe.data[name].format == TRACES for name in sources_of(stage))
     return stage.target == "rationale" and (held or is_traces(stage))
 
@@ -200,7 +200,8 @@ def _unreadable(file: Path, error: Exception) -> DataError:
 
 
 def _require_written(stage_folder: Path, files: list[Path]) -> None:
-    """Raise DataError for files beside those of the filter: they would change what is learned and leave no trace."""
+    """Raise DataError for files that the filter did not write: they would change the training data without a
+    record."""
     manifest = Manifest.read(stage_folder)
     written = {stage_folder / name for name in manifest.outputs} if manifest is not None else set()
     others = [file for file in files if file not in written]
@@ -248,7 +249,7 @@ def _digest(cell: dict[str, Any]) -> str:
     digest = image_files.sha256(image_cells.cell_bytes(cell))
     name = Path(str(cell["path"])).stem
     if _NAMED_BY_CONTENT.fullmatch(name) and not digest.startswith(name):
-        raise ImageError("changed_image", f"{cell['path']}: another image than that of the trace")
+        raise ImageError("changed_image", f"{cell['path']}: this image differs from the image of the trace")
     return digest
 
 

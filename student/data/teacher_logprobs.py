@@ -1,9 +1,9 @@
 """The teachers' stored distributions, put beside the tokens that the student learns.
 
-`collect` reads the journals of generate once and leaves a table on disk, which the operating system pages in as
-batches need it: a row for every response token, 6 bytes a place, so 100,000 responses of 500 tokens take 6.3 GB at 21
-places, and next to no memory. A response is framed otherwise than what the teacher wrote (tags, the answer's
-spelling), so only tokens inside a run that both share have a distribution. Does not cover the loss
+`collect` reads the journals of generate once and writes a table to disk, with a row for every response token and 6
+bytes for each of its places. 100,000 responses of 500 tokens take 6.3 GB at 21 places. The table is memory-mapped, so
+it needs almost no memory. A response is framed otherwise than what the teacher wrote (tags, the answer's spelling),
+so only tokens inside a run that both share have a distribution. Does not cover the loss
 (student/loss/teacher_divergence.py).
 """
 

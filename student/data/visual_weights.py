@@ -1,9 +1,9 @@
 """Loss weights of a trace's tokens by what the picture adds to their likelihood under a teacher.
 
-The teacher's tokens may be other ones than the student's: the gain of a character is that of the teacher's token that
-it belongs to, and a student's token has the mean of its characters. Text is aligned in runs of characters that both
-share; what the student writes besides (tags, another spelling of the answer) has weight 1. Does not score
-(teacher/score.py), and does not decide what a gain weighs (distill/trace_records/scores.py).
+Teacher and student may have different tokens: a character has the gain of its teacher token, and a student token has
+the mean gain of its characters. Text is aligned in runs of characters that both share; what the student writes
+besides (tags, another spelling of the answer) has weight 1. Does not score (teacher/score.py), and does not decide
+what a gain weighs (distill/trace_records/scores.py).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -70,8 +70,8 @@ class VisualWeights:
         if not self.coverage.aligned:
             raise DataError(
                 f"no token of the {self.coverage.traces + self.unscored:,} traces has a score ({self.unscored:,} "
-                "traces were not scored); remove the folder score of the run and train again, or take "
-                "[stages.visual] out"
+                "traces were not scored); remove the folder `score` of the run and train again, or remove "
+                "[stages.visual]"
             )
 
     def _weights(self, gain: np.ndarray) -> np.ndarray:

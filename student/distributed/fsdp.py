@@ -1,8 +1,8 @@
 """A model's language layers spread over the processes of a run (FSDP2), and how whole tensors are gathered from them.
 
-Every process keeps a share of weights, gradients and optimizer state. A layer is put together when it is needed; what
-lies outside the layers (embeddings, head, projector) stays together from forward to backward, so a loss may use the
-head's weights as they are. The frozen tower is never spread: it has neither gradients nor optimizer state.
+Every process keeps a share of weights, gradients and optimizer state. A layer is gathered when it is needed. The
+parts outside the layers (embeddings, head, projector) stay gathered from forward to backward, so a loss may use the
+head's weights directly. The frozen tower is not sharded, because it has no gradients and no optimizer state.
 Checkpoints hold whole tensors, so another number of processes can read them. Does not start processes
 (student/distributed/processes.py).
 """

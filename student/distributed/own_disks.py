@@ -58,7 +58,7 @@ def share_on_disk(value: Any) -> Any:
 
 
 def bring(path: Path) -> None:
-    """Let a file or folder be on every machine what it is in the main process. Each process gives its own path.
+    """Copy a file or folder of the main process to every machine. Each process gives its own path.
 
     Files whose names begin with a dot are left out, and stay. Raises StorageError.
     """

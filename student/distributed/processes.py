@@ -1,9 +1,9 @@
 """The rank of this process in a run, and how the processes of a run wait for each other.
 
-A launcher (torchrun, accelerate launch) starts the same command several times and tells each its rank. Rank 0 is the
-main process: it alone holds the run, writes files and speaks; the others compute with it and wait for it. With one
-process everything here does nothing. What they exchange while training is torch's and accelerate's business; files
-for machines that share no disk: student/distributed/own_disks.py.
+A launcher (torchrun, accelerate launch) starts the same command several times and gives each process its rank. Rank 0
+is the main process: only this process locks the run, writes files and prints messages. The others compute with it and
+wait for it. With one process everything here does nothing. torch and accelerate exchange data during training;
+student/distributed/own_disks.py copies files to machines without a shared disk.
 """
 
 import os
@@ -42,7 +42,7 @@ def is_main() -> bool:
 
 
 def local_rank() -> int:
-    """The number of this process among those of its machine."""
+    """The number of this process among the processes of its machine."""
     return int(os.environ.get("LOCAL_RANK", 0)) if count() > 1 else 0
 
 

@@ -1,9 +1,9 @@
 """Ends training of several processes when one of them hangs, with a message that says how far each one is.
 
-A process that dies is noticed by its launcher. One that hangs (a disk that does not answer, a stopped process) lets
-the others wait for its gradients, on a GPU for ten minutes and then with an error about a collective. Here every
-process notes in the run's store what it does; a thread checks the time since the last step. Does not watch reading,
-measuring and saving, which may take hours.
+A process that dies is noticed by its launcher. If a process hangs (a disk that does not answer, a stopped process),
+the others wait for its gradients. On a GPU they fail after ten minutes with an error about a collective. Here every
+process records its last step in torch's key-value store; a thread checks the time since the last step. Does not watch
+reading, measuring and saving, which may take hours.
 """
 
 import os
@@ -61,7 +61,7 @@ class StepWatch:
             self._note(f"in the passes of step {step}")
 
     def begin_exchange(self, step: int) -> None:
-        """This process goes into the pass after which gradients are exchanged."""
+        """This process starts the pass after which gradients are exchanged."""
         if self._store is not None:
             self._note(f"at the exchange of step {step}")
 

@@ -39,7 +39,7 @@ class Engines:
 def read_replies(path: Path, evaluated_students: Iterable[EvaluatedStudent] = ()) -> dict[Key, Reply]:
     """Every reply in a journal, whose damaged lines are set aside.
 
-    Replies that one of these students gave with other weights are left out. One with `unasked` stands for a question
+    Replies that one of these students gave with other weights are left out. A record with `unasked` is for a question
     that its student cannot be asked.
     """
     weights_of: dict[str, list[str]] = {}
@@ -108,7 +108,7 @@ def _connection(
 ) -> AbstractContextManager[RemoteServer]:
     if engines.connect is None:
         raise RecipeError(
-            f"eval.students.{evaluated.arm} is served, and nothing here asks servers; use `distill eval`"
+            f"eval.students.{evaluated.arm} is on a server, and this function cannot ask servers; use `distill eval`"
         )
     return engines.connect(evaluated.arm, evaluated.server, **limits)
 
@@ -116,7 +116,8 @@ def _connection(
 def _require_vllm(recipe: Recipe, engines: Engines) -> Callable[[], Serve]:
     if engines.vllm is None:
         raise RecipeError(
-            f'{recipe.path}: eval.engine = "vllm", and nothing here starts servers; use `distill eval`, or "embedded"'
+            f'{recipe.path}: eval.engine = "vllm", but this function starts no servers; use `distill eval`, or '
+            '"embedded"'
         )
     return engines.vllm
 

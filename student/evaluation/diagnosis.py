@@ -135,7 +135,7 @@ def _odd_settings(facts: StudentFacts, *, is_bad: bool) -> Iterator[Finding]:
 
 
 def _unusual(facts: StudentFacts, *, is_bad: bool) -> list[UnusualValue]:
-    """Settings of the evaluation, and of a bad result those of what went before, out of their usual range."""
+    """Settings of the evaluation outside their usual range; for a bad result, also settings of the earlier stages."""
     recipe, stage = facts.recipe, _stage(facts)
     settings = unusual_values(recipe, "eval", f"data.{recipe.eval.data}")
     if not is_bad:
@@ -152,7 +152,7 @@ def _stage(facts: StudentFacts) -> Stage | None:
 
 
 def _settings(facts: StudentFacts) -> Iterator[Finding]:
-    """Settings under which no student can show what it learned."""
+    """Settings with which no student can give the learned replies."""
     recipe = facts.recipe
     if recipe.stages and _stage(facts) is None:
         yield Finding(
@@ -192,7 +192,7 @@ def _images(facts: StudentFacts) -> Iterator[Finding]:
 def _judging(facts: StudentFacts) -> Iterator[Finding]:
     """Gold answers of another type than their rows state; replies that equal the gold answer but are refused."""
     golds = ((reply["gold"][0], reply["answer_type"]) for reply in facts.replies if reply["gold"])
-    change = f"data.{facts.recipe.eval.data}: the answer_type of its rows is not that of their answers"
+    change = f"data.{facts.recipe.eval.data}: the answer_type of its rows does not fit their answers"
     if problems := list(wrongly_typed(golds)):
         yield from (Finding(name="answer_type", problem=problem, change=change) for problem in problems)
         return
@@ -304,7 +304,9 @@ def _sight(facts: StudentFacts) -> Iterator[Finding]:
     if learning_gap.learning(facts.learned_replies, facts.replies) == "own_rows_only":
         return  # what it answers of its own rows, it sees
     right = unseen["n"] * (2 * unseen["accuracy"] + gain["delta"])  # with and without images, together
-    sure = gain["ci95"][1] < LOOK and right >= FEWEST  # a student that is never right does not show what it sees
+    sure = (
+        gain["ci95"][1] < LOOK and right >= FEWEST
+    )  # if a student is never right, its replies do not show whether it uses the image
     if sure or (gain["delta"] < LOOK and gain["ci95"][0] <= 0 and facts.metrics["ci95"][1] < WEAK):
         yield Finding(
             name="blind",

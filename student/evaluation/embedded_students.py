@@ -23,7 +23,8 @@ UNASKED = "image_token_in_text"
 
 
 def ask_embedded(recipe: Recipe, work: Work, session: Session, on_replies: OnReplies) -> None:
-    """Ask in this process, batch by batch. Batches don't depend on what is missing, so neither do replies."""
+    """Ask in this process, batch by batch. Batches do not depend on missing replies, so replies do not depend on
+    interruptions."""
     import torch
 
     from student.inference import generation

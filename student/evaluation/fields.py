@@ -1,4 +1,4 @@
-"""The settings that an evaluation is identified by: those of its questions, its students and its judging."""
+"""The settings that identify an evaluation: of its questions, its students and its judge."""
 
 from collections.abc import Mapping
 from typing import Any

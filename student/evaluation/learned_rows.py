@@ -1,8 +1,7 @@
 """Rows that the diagnosed student was trained on, asked like the questions of the test.
 
-Whether it answers them tells the causes of a bad test apart: a student that does not even answer what it was trained
-on has not learned; one that does has learned something that does not carry over to the test. The replies count in no
-metric of an arm.
+The answers separate two causes of a bad test. A student that does not answer its training rows has not learned. A
+student that answers them has learned, but does not generalise to the test. The replies count in no metric of an arm.
 """
 
 import hashlib

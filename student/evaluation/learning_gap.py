@@ -1,10 +1,10 @@
-"""What a student's replies to rows that it learned say about a test: did it learn, and does that carry over?
+"""Compares a student's replies to rows that it learned with its replies to the test. The result has four states:
 
 - `carries_over`: it answers the test about as well as its own rows.
-- `own_rows_only`: it answers its own rows far better. What it learned is right there, so the cause is a difference
-  between the test and those rows, or too few of them.
-- `not_learned`: it does not answer its own rows either. The cause is in the training, or in how it is asked.
-- `unknown`: too few rows, or nothing that the figures decide.
+- `own_rows_only`: it answers its own rows far better, so the cause is a difference between the test and these rows,
+  or too few rows.
+- `not_learned`: it does not answer its own rows either. The cause is the training, or the form of the questions.
+- `unknown`: too few rows, or no clear figures.
 """
 
 import math
@@ -85,7 +85,7 @@ def of_own_rows(
         )
         change = f"data.{test}: its columns of image, question and answer; look at some rows with `distill view`"
     else:
-        why = "it has learned, and what it learned does not carry over to the test"
+        why = "it has learned, but does not generalise to the test"
         change = "data.questions or the test: both need the same kinds of questions, answers and images"
     yield Finding(
         name="own_rows_only",
@@ -103,8 +103,8 @@ def of_no_learning(
     replies: Sequence[Prediction],
     tokens_right: float | None,
 ) -> Iterator[Finding]:
-    """What a bad result is not due to, where the student does not answer its own rows either; no fault by itself, for
-    a short training of a hard task is none.
+    """A finding if the student does not answer its own rows either: then the test data is not the cause of the bad
+    result. It is not a fault, because a hard task may need a longer training.
     """
     if learning(learned, replies) != "not_learned":
         return

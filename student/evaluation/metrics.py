@@ -1,8 +1,8 @@
 """Computes eval/metrics.json: the metrics of every arm over its scored predictions, and the arms compared.
 
 Pure functions over predictions: nothing here reads, writes or generates. Undecided answers are not correct, and are
-counted apart. A share or mean named X has its interval in X_ci95 (Wilson's for shares, BCa bootstrap for means) and
-in X_n how many replies it is over, where not all count. A metric to which no reply applies is None, never 0.
+counted apart. A share or mean named X has its interval in X_ci95 (Wilson's for shares, BCa bootstrap for means). If
+not all replies count, X_n is the number of replies. A metric to which no reply applies is None, never 0.
 """
 
 import hashlib
@@ -44,10 +44,10 @@ def compute_metrics(
 ) -> dict[str, Any]:
     """The metrics of every arm, and of every later arm against every earlier one.
 
-    `predictions`: those of each arm, in the same order of questions for every arm; the order of arms is kept.
-    `facts`: other facts of an arm (its stage, its cost in training), written beside its metrics.
-    `without_image`: predictions of the same arms to questions asked without their pictures.
-    `own`: metrics defined by the recipe; the predictions hold their values.
+    `predictions`: the predictions of each arm, with the same order of questions for every arm; the order of arms is
+    kept. `facts`: other facts of an arm (its stage, its cost in training), written beside its metrics.
+    `without_image`: predictions of the same arms to questions asked without their pictures. `own`: metrics defined by
+    the recipe; the predictions hold their values.
     """
     predictions_without_image = without_image or {}
     names = list(predictions)
@@ -108,10 +108,10 @@ def group_metrics(predictions: Predictions, own: Sequence[UserMetric] = ()) -> d
 def running_accuracy(predictions: Predictions) -> dict[str, Any]:
     """The accuracy so far along the questions, and how much it varies from window to window of 50 of them.
 
-    The order is that of a hash of the question, so it knows neither domains nor difficulty and is the same for every
+    The questions are ordered by a hash, so the order is independent of domain and difficulty, and the same for every
     arm. `running_accuracy`: [questions so far, accuracy], at most 100 of them. `volatility`: standard deviation of
-    the accuracy of whole consecutive windows; `volatility_expected`: what chance alone gives, sqrt(p (1 - p) / 50);
-    `volatility_ratio` of both, with the 95 % range that chance gives such a ratio (chi-square of its windows). In
+    the accuracy of whole consecutive windows. `volatility_expected`: its value by chance alone, sqrt(p (1 - p) / 50).
+    `volatility_ratio`: the ratio of both, with its 95 % range by chance (chi-square of the number of windows). In
     such an order every student is about as volatile as chance, so that a curve looks calmer is no finding by itself.
     """
     from scipy.stats import chi2
@@ -174,9 +174,9 @@ def _image_gain(predictions: Predictions, seen: Mapping[str, Prediction]) -> dic
 def by_difficulty(predictions: Predictions) -> dict[str, list[Prediction]]:
     """Predictions by the difficulty that their source gives: its own values where they are words or few numbers.
 
-    More than 8 different numbers are cut into terciles by value (higher is harder; equal values stay together), named
-    easy, medium and hard, or lowest, middle and highest where one of these words is a value itself. Words among them
-    stay groups of their own. Questions without a difficulty are in no group.
+    More than 8 different numbers are grouped into terciles by value (higher is harder; equal values stay together).
+    The groups are named easy, medium and hard, or lowest, middle and highest if one of these words is itself a value.
+    Words among them stay groups of their own. Questions without a difficulty are in no group.
     """
     names_of: dict[Any, str] = {}
     known = []
@@ -185,7 +185,7 @@ def by_difficulty(predictions: Predictions) -> dict[str, list[Prediction]]:
         if value is None or _is_nan(value):
             continue
         number = _number(value)
-        # 1, 1.0 and "1" are one level, under the name of the first.
+        # 1, 1.0 and "1" are one level, with the name of the first.
         known.append((prediction, names_of.setdefault(str(value) if number is None else number, str(value))))
     result: dict[str, list[Prediction]] = {}
     numbers = sorted(number for _, value in known if (number := _number(value)) is not None)

@@ -117,7 +117,7 @@ def _test_differs(
 ) -> Iterator[Finding]:
     """Questions, gold answers and images of the test against those that were learned.
 
-    `own_rows`: the figures of a student that answers what it learned far better than the test, else empty.
+    `own_rows`: the figures of a student that answers its learned rows far better than the test, else empty.
     """
     known = vocabulary(row.question for row in learned[::2])
     answers = [row.response[slice(*row.answer)] for row in learned if row.answer[1]]

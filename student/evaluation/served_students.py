@@ -41,7 +41,7 @@ class RemoteServer(Protocol):
 
     @property
     def ask(self) -> Callable[[Sequence[Sample], Callable[[Sample, Any], None]], None]:
-        """Tells every greedy answer: text, tokens and reasoning_tokens (None: not counted), truncated, seconds."""
+        """Reports every greedy answer: text, tokens and reasoning_tokens (None: not counted), truncated, seconds."""
 
 
 Serve = Callable[..., AbstractContextManager[ServedExport]]
@@ -72,7 +72,7 @@ def ask_exported(
             chunks[-1][1].extend(samples)
         else:
             chunks.append((question_set, samples))
-    if not chunks:  # this student cannot be asked what is missing
+    if not chunks:  # the missing questions cannot be asked, because this student has no server
         return
     arguments = {
         "dtype": str(student.dtype).removeprefix("torch."),

@@ -1,7 +1,7 @@
 """Asks students side by side, each in a process of its own, which has its own GPU where a machine has several.
 
 A process journals the replies of its student below `eval/asked`, and `take_over` moves them to the journal of all
-students. A student can thus be asked before the others are trained. Does not ask students that a server has.
+students. So a student can be asked before the others are trained. Does not ask students that a server has.
 """
 
 import shutil

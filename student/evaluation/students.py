@@ -1,4 +1,5 @@
-"""Finds the student of each arm of an evaluation: that of a stage, the one before any stage, or one from elsewhere.
+"""Finds the student of each arm of an evaluation: the student of a stage, the student before any stage, or another
+checkpoint or server.
 
 Computes its identity, rejects a student that cannot work before any question is asked, and loads it. Does not ask
 questions (student/evaluation/collect_replies.py).
@@ -30,8 +31,8 @@ from student.train import student_fields
 from student.training.checkpoints.saved_model import require_saved
 
 SERVED_NOTE = (
-    "Known by its address and the name of its model alone: which weights answered there is the server's word, and "
-    "nothing here can tell whether they changed."
+    "Known only by its address and the name of its model. The toolkit cannot check which weights the server has, "
+    "or whether they changed."
 )
 _ADAPTER_FILE, _ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _ADAPTER_PREFIX = "base_model.model."
@@ -213,7 +214,7 @@ def locate(where: str, recipe: Recipe, student: AnyStudent) -> tuple[str, Path |
     name, adapter = recipe.local_or_hub(student.model), student.adapter
     if Path(name).is_dir() and _is_adapter(Path(name)):
         if adapter is not None:
-            raise ModelError(f"{where}: model {name} is itself an adapter; name the model that both belong to")
+            raise ModelError(f"{where}: model {name} is itself an adapter; name the base model of both adapters")
         adapter, name = name, _base_of_adapter(where, recipe, Path(name))
     return name, _folder(where, name), None if adapter is None else _adapter(where, recipe.local(adapter))
 
@@ -261,7 +262,7 @@ def _base_of_adapter(where: str, recipe: Recipe, adapter: Path) -> str:
         raise ModelError(f"{where}: {adapter / _ADAPTER_CONFIG} cannot be read: {error}") from None
     if not name:
         raise ModelError(
-            f"{where}: the adapter {adapter} does not say what model it belongs to; name it: "
+            f"{where}: the adapter {adapter} does not name its base model; name it: "
             f'{where}.model = "MODEL", {where}.adapter = "{adapter}"'
         )
     return recipe.local_or_hub(str(name))

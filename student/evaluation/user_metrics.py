@@ -1,7 +1,7 @@
-"""Metrics from outside the project: from a file that the recipe names, or from an installed package.
+"""Metrics of users: from a file that the recipe names, or from an installed package.
 
-Such a metric is an entry like those of the project (student/inference/reply_metrics.py says what an entry holds) and
-goes the same way: values of replies, sums, differences of arms, page and console.
+Such a metric is an entry like the project's own metrics (student/inference/reply_metrics.py describes the fields). It
+appears in the same places: values of replies, sums, differences of arms, page and console.
 """
 
 import copy
@@ -22,7 +22,7 @@ FAILED = "own_failed"
 
 
 class UserMetric(Metric):
-    """A metric from outside: an entry like those of the project, under a name that begins with own_."""
+    """A user's metric: an entry like the project's own metrics; its name begins with own_."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ def user_metrics(recipe: Recipe) -> tuple[UserMetric, ...]:
 
 
 def metric_codes(recipe: Recipe) -> dict[str, str]:
-    """What identifies the code of each metric, by its name."""
+    """The digest of the code of each metric, by its name."""
     return {metric.loaded.name: metric.code for metric in _loaded(recipe)}
 
 
@@ -66,7 +66,8 @@ def _lacking(metric: Any) -> str:
 
 
 def own_values(metrics: Iterable[UserMetric], sample: Sample, prediction: Prediction) -> Prediction:
-    """What each metric gives for a reply; where one fails, the reply does not count, with the reason under FAILED."""
+    """The value of each metric for a reply. If a metric fails, the reply does not count, and FAILED has the
+    reason."""
     values: Prediction = {}
     failed: dict[str, str] = {}
     for metric in metrics:
@@ -78,7 +79,7 @@ def own_values(metrics: Iterable[UserMetric], sample: Sample, prediction: Predic
 
 
 def describe_metrics(metrics: Sequence[UserMetric], predictions: Sequence[Prediction]) -> dict[str, dict[str, Any]]:
-    """What page and console need to write the metrics, for metrics.json; notes and warnings name failures.
+    """Descriptions of the metrics for page and console, for metrics.json; notes and warnings name failures.
 
     Raises RecipeError for a metric that failed on all replies.
     """

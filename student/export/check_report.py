@@ -130,7 +130,7 @@ _MEANING = {
     "learned": "the merged weights are those that the stage started from",
     "adapter": "the merged student differs from its start model with the adapter",
     "same_prompts": "the server encodes the same questions to other token ids",
-    "identical_replies": "the server's greedy replies are not those of transformers",
+    "identical_replies": "the server's greedy replies differ from transformers",
 }
 
 

@@ -1,4 +1,4 @@
-"""The model card of an exported student: what it is, what it was measured to do, and how to run it.
+"""The model card of an exported student: description, measured results, and how to run it.
 
 The text is a template (templates/model_card.md). Every figure is from `eval/metrics.json`, the dataset and the
 manifests of the run; what was not measured is stated as not measured. Licences are the recipe's word.
@@ -187,8 +187,8 @@ def _steps(manifest: Manifest) -> str:
 
 
 def _teachers(recipe: Recipe, run: Path, stages: Sequence[Stage]) -> list[list[str]]:
-    """Teachers of the dataset that the last of these stages with traces learned from: model, revision, number of
-    examples (unknown where the dataset was made again since), licence of their output."""
+    """Teachers of the dataset of the last stage with traces: model, revision, number of examples (unknown if the
+    dataset was made again later), licence of their output."""
     stage = [each for each in stages if is_traces(each)][-1]
     folder = data_folder(run, stage)
     examples = ds.dataset(folder, format="parquet") if folder.is_dir() else None

@@ -106,7 +106,7 @@ def weights(recipe: Recipe, run: Path, out: Path, stage: str, samples: Sequence[
 
 
 def _load(recipe: Recipe, folder: Path) -> tuple[PreTrainedModel, ProcessorMixin]:
-    """A checkpoint in float32, whatever it lies in: weights are compared here, not arithmetic."""
+    """A checkpoint in float32, independent of its stored dtype: this check compares weights, not arithmetic."""
     assert recipe.student is not None
     return siq_vl.load(str(folder), dtype="float32", trust_remote_code=recipe.student.trust_remote_code)
 

@@ -1,9 +1,9 @@
 """Why a reply is not correct: the first part of its rationale that fails.
 
-A rationale reads the image (perception), computes with what it read (arithmetic) and states a result, which the
+A rationale reads values from the image (perception), computes with them (arithmetic) and states a result, which the
 answer repeats (conclusion). The parts are checked in this order, and the first that fails is the cause. If no part
-fails, the student computed something else than the question asks (approach). Without a table of the image's values,
-a misreading looks like another approach: `perception_or_approach`.
+fails, the student computed something else than the question asks (approach). Without a table of the image's values, a
+misreading looks like another approach: `perception_or_approach`.
 """
 
 from collections.abc import Collection

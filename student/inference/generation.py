@@ -176,7 +176,7 @@ def _end(ids: Sequence[int], encoder: Encoder) -> int:
 
 
 def parse_reply(ids: Sequence[int], prompter: Prompter, prompt: Sequence[int]) -> Reply:
-    """The reply of these token ids, which include the end of the turn where it came, to a `prompt` of token ids."""
+    """The reply of these token ids (with the end of the turn, if it was generated) to a `prompt` of token ids."""
     encoder = prompter.encoder
     reply_ids = ids[: _end(ids, encoder)]
     # Special tokens stay visible: think tags may be special, and a stray one is a finding.

@@ -1,9 +1,9 @@
 """How well a trace fits the student that is to learn it: likelihood, rank-surprisal ratio, IFD, use of the image.
 
-Every trace takes two forward passes: one of the trace as training uses it, with its images, and one of a batch of two
-rows, the same text without images and the response without its question. Only positions that predict a token of the
-response are projected onto the vocabulary, a few at a time, so no tensor of batch x length x vocabulary ever exists.
-Decides nothing and writes nothing (filters/run_signals/student_fit.py).
+Every trace takes two forward passes. The first has the trace as in training, with its images. The second has a batch
+of two rows: the same text without images, and the response without its question. Only positions that predict a token
+of the response are projected onto the vocabulary, a few at a time, so no tensor of batch x length x vocabulary ever
+exists. Decides nothing and writes nothing (filters/run_signals/student_fit.py).
 """
 
 from collections.abc import Callable, Iterator, Sequence

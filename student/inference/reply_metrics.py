@@ -1,7 +1,8 @@
-"""Metrics of replies: one entry says what a reply counts, how replies are summed up, and where the result is shown.
+"""Metrics of replies: one entry defines the value of a reply, the aggregate, and the places where the result is
+shown.
 
-To add a metric, add an entry to `BUILT_IN`, or bring one from outside (student/evaluation/user_metrics.py): both go
-the same way. Predictions, metrics.json, differences between arms, tables of the pages, console and lmms-eval tasks
+To add a metric, add an entry to `BUILT_IN`, or write a user's metric (student/evaluation/user_metrics.py); both are
+treated alike. Predictions, metrics.json, differences between arms, tables of the pages, console and lmms-eval tasks
 follow from the entry. Verdict, rationale and checked values of a reply are from student/inference/scoring.py.
 """
 
@@ -27,7 +28,7 @@ REFERENCES = ("rationale", "rationales", "cot", "solution")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """A metric: what a reply is worth, and how the whole is written."""
+    """A metric: the value of a reply, and the form of the aggregate."""
 
     name: str
     """Its key in metrics.json."""
@@ -63,7 +64,7 @@ class Metric:
         return self.field or self.name
 
     def of(self, prediction: Mapping[str, Any]) -> Value:
-        """What one prediction says."""
+        """The value of one prediction."""
         held: Any = prediction.get(self.key)
         return held if self.equals is None or held is None else bool(held == self.equals)
 
@@ -177,7 +178,10 @@ BUILT_IN: tuple[Metric, ...] = (
         label="hallucination",
         kind="share",
         field="unsupported_values",
-        note="Rationales with a value that neither chart nor question supports, of those with a value to check.",
+        note=(
+            "Share of rationales with a value that chart and question do not support, among rationales with a "
+            "value that can be checked."
+        ),
         compared=True,
         shown="headline",
         console="hallucinated %",
@@ -236,7 +240,7 @@ _TOO_LARGE = 1e100
 
 
 def metric_values(metrics: Iterable[Metric], sample: Sample, prediction: Prediction) -> dict[str, Value]:
-    """What each metric with a function gives for a reply. Raises RecipeError that names a metric that fails."""
+    """The value of each metric with a function for a reply. Raises RecipeError, which names a metric that fails."""
     return {metric.key: _value(metric, sample, prediction) for metric in metrics if metric.value is not None}
 
 
@@ -277,12 +281,12 @@ _DESCRIBED = ("label", "kind", "note", "shown", "written")
 
 
 def describe_metric(metric: Metric) -> dict[str, Any]:
-    """What a page or the console needs to write a metric, for metrics.json."""
+    """The description of a metric for pages and console, for metrics.json."""
     return {key: getattr(metric, key) for key in _DESCRIBED}
 
 
 def shown_metrics(metrics: Mapping[str, Any]) -> tuple[Metric, ...]:
-    """The metrics that a metrics file can hold: those of the project, and those from outside that it describes."""
+    """The metrics that a metrics file can hold: the project's own, and the user's metrics that it describes."""
     own = metrics.get("own_metrics", {})
     return (
         *BUILT_IN,
@@ -291,5 +295,6 @@ def shown_metrics(metrics: Mapping[str, Any]) -> tuple[Metric, ...]:
 
 
 def columns(shown: Literal["headline", "more"], metrics: Iterable[Metric] = BUILT_IN) -> tuple[Measure, ...]:
-    """The columns of a table of the page; what no reply tells, such as the cost of training, comes last."""
+    """The columns of a table of the page; values that do not come from replies, such as the cost of training, are
+    last."""
     return (*(metric.column() for metric in metrics if metric.shown == shown), *OTHERS[shown])

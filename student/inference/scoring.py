@@ -45,9 +45,9 @@ def score_reply(
     `plain`: the rationale is everything before the last blank line, as with filter.rationale = "plain". `table` and
     `reading_tolerance` are filter.grounding's: where the table behind a chart is, how exactly it is to be read.
 
-    `unsupported` are values of the rationale that neither picture nor question support, among `checked_values` that
-    could be judged. `consistent`: whether the answer is what the rationale concludes (distill.answers.consistency).
-    The values of the metrics stand at the end. None: it cannot be decided.
+    `unsupported`: values of the rationale without support in image or question, among the `checked_values` that could
+    be judged. `consistent`: whether the answer is what the rationale concludes (distill.answers.consistency). The
+    values of the metrics come last. None: it cannot be decided.
     """
     style: Style = "plain" if plain else "think"
     parts = SplitText(reply["text"].strip(), "", "open") if reply.get(_UNFINISHED) else split(reply["text"], style)
@@ -100,8 +100,8 @@ def with_unfinished_rationales(replies: Mapping[str, dict[str, Any]], style: Sty
     """The replies of one student, by question: those that are cut within their rationale have no answer.
 
     Such a reply may not show it: a server's reply lacks the thinking tag that the prompt opens, and in plain style
-    the blank line has not come. The student's other replies show it: most close what they do not open, or have the
-    line.
+    the blank line has not come. The student's other replies show whether the prompt opened the block: most replies
+    close a block that they do not open.
     """
     texts = [reply["text"] for reply in replies.values() if "text" in reply and not reply["truncated"]]
     if style == "think":

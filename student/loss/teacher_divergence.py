@@ -2,7 +2,7 @@
 
     KL = sum over known tokens  p_i (log p_i - log q_i)  +  p_rest (log p_rest - log q_rest)
 
-p is the teacher, q the student; whatever the teacher did not name is one bucket on both sides. By the log-sum
+p is the teacher, q the student; all tokens outside the teacher's top k are one bucket on both sides. By the log-sum
 inequality this never exceeds the KL over the whole vocabulary, and equals it when every token is known. Unlike the
 sum over a renormalised top k it does not teach that nothing else can come next.
 

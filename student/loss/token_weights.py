@@ -33,7 +33,7 @@ class StepWeights:
         return weights if example.weights is None else weights * example.weights
 
     def _of(self, example: Example) -> tuple[float, np.ndarray]:
-        """The weight of a row, and that of its tokens by kind, before they are scaled."""
+        """The weight of a row, and the weights of its tokens by kind, before scaling."""
         counts = np.bincount(example.kinds, weights=example.weights, minlength=len(KINDS))
         own = self._by_kind * (example.row.weight if self._sampled else 1.0)
         if self._spans:

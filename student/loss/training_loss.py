@@ -1,8 +1,8 @@
 """A head that scores labelled positions only.
 
-It computes the loss's gradients in its forward pass, chunk by chunk, so neither logits nor probabilities of more than
-one chunk ever exist and nothing is computed twice (the idea of Liger's fused linear cross-entropy, arXiv 2410.10989).
-TRL's own head projects every position on a CPU and the labelled ones twice on a GPU.
+It computes the gradients of the loss in its forward pass, chunk by chunk. So only one chunk of logits and
+probabilities exists at a time, and nothing is computed twice (as in Liger's fused linear cross-entropy, arXiv
+2410.10989). TRL's own head projects every position on a CPU and the labelled ones twice on a GPU.
 """
 
 import functools
@@ -178,8 +178,8 @@ def score(
 ) -> Scored:
     """Score `labels` int64[n] under the states [n, width] that predict them; loss = weights . nll + extra.
 
-    `cap`: the bound of the logits, of a student that has one. `fused`: one kernel a chunk of logits, which knows
-    neither `extra` nor `cap`; None: use it if there is a GPU with Triton.
+    `cap`: the bound of the logits, of a student that has one. `fused`: one kernel for each chunk of logits, without
+    support for `extra` and `cap`; None: use it on a GPU with Triton.
     """
     if fused is None:
         fused = hidden.is_cuda and has_triton()
@@ -214,8 +214,8 @@ def score_jointly(
 ) -> Scored:
     """As `score`, with `joint` added to the loss.
 
-    The head goes over the states twice: the slope of a position is known only when all have their likelihood. With
-    the slopes as weights the gradients are those of `joint`; what is added then makes the value right too.
+    The head processes the states twice, because the slope of a position is known only when all likelihoods are known.
+    With the slopes as weights, the gradients equal the gradients of `joint`; a constant then corrects the value.
     """
     nll = likelihoods(head, hidden, labels, cap)
     value, slopes = joint(nll)
@@ -264,6 +264,6 @@ def require_plain_head(model: PreTrainedModel, ids: torch.Tensor, types_name: st
     ours = capped_head(model)(model.base_model(**inputs, use_cache=False).last_hidden_state).float()
     if full.shape != ours.shape or not torch.allclose(full, ours, rtol=1e-2, atol=1e-2 * float(full.abs().max())):
         raise ModelError(
-            f"{type(model).__name__} changes its logits after the output layer; such a student can neither be "
-            "trained nor measured here"
+            f"{type(model).__name__} changes its logits after the output layer; the toolkit cannot train or measure "
+            "such a student"
         )

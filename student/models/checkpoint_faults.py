@@ -1,6 +1,6 @@
 """Faults of a whole student's checkpoint that no error shows: it loads and runs, and sees or reads badly.
 
-Reads the settings of its image processor, its configuration, and of its weights those of one dimension.
+Reads the settings of its image processor, its configuration, and its one-dimensional weights.
 """
 
 import json
@@ -58,15 +58,15 @@ def find(checkpoint: Path) -> Iterator[CheckpointFault]:
     if unused := _unused_turn_tokens(checkpoint):
         yield CheckpointFault(
             name="template_foreign",
-            problem=f"The chat template of the student writes none of the tokens that its tokenizer has for turns "
-            f"({', '.join(unused)}): it is the template of other models, and the student reads a form of prompt that "
-            "it does not know",
+            problem="The chat template of the student does not write the tokens that its tokenizer has for turns "
+            f"({', '.join(unused)}): it is the template of other models, and the student does not know this form of "
+            "prompt",
             change="chat_template.jinja: the template of the checkpoint that the student comes from",
         )
 
 
 def _unused_turn_tokens(checkpoint: Path) -> list[str]:
-    """The tokenizer's special tokens for turns, where the chat template writes none of them; else nothing."""
+    """The tokenizer's special tokens for turns if the chat template writes no such token; else empty."""
     added = _read(checkpoint / "tokenizer.json").get("added_tokens", ())
     tokens = [str(each.get("content")) for each in added if isinstance(each, dict) and each.get("special")]
     of_turns = [token for token in tokens if _TURN.search(token)]

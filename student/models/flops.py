@@ -170,7 +170,7 @@ def matrices_of_sight(model: nn.Module, parts: Parts) -> Iterator[SightMatrix]:
 def tower_widths(sight: Any) -> tuple[int, int]:
     """Widths of a tower's states and of the inner layer of its blocks, by its configuration.
 
-    The `hidden_size` of Qwen2-VL's tower is that of its output.
+    In Qwen2-VL's tower, `hidden_size` is the width of the output.
     """
     width = int(getattr(sight, "embed_dim", None) or sight.hidden_size)
     return width, int(getattr(sight, "intermediate_size", None) or sight.mlp_ratio * width)
@@ -202,7 +202,7 @@ def product_rates(device: torch.device | str, dtype: torch.dtype) -> dict[str, f
 
 @functools.cache
 def _matmul_rate(device: str, dtype: torch.dtype) -> float:
-    # Numbers of its own: the generator that training draws from stays where it is.
+    # A separate generator, so the generator of the training does not advance.
     rng = torch.Generator(device).manual_seed(0)
     for side in _RATE_SIDES.get(torch.device(device).type, _RATE_SIDES["cpu"]):
         left, right = (torch.randn(side, side, device=device, generator=rng).to(dtype) for _ in range(2))
@@ -248,7 +248,8 @@ def _matrices(model: nn.Module) -> Iterator[tuple[str, Any, int]]:
 
 
 def _passes(module: nn.Module, *, reached: bool) -> int:
-    """Products a training step makes with a matrix: forward, the gradient of its input, that of its weights."""
+    """Number of products with a matrix in a training step: forward, gradient of its input, gradient of its
+    weights."""
     return 1 + reached + bool(module.weight.requires_grad)
 
 

@@ -1,9 +1,9 @@
 """Freezes everything that a stage does not train, by role, with guards; writes the table of parts.
 
-Tensors belong to a role: tower, projector or language (everything that is neither of the first two). The tower
-is never trained: it stays in eval mode and runs under no_grad even when gradient checkpointing asks every
-embedding for gradients, so no graph is ever built through it. The same holds for a projector that is not trained.
-Does not check it (student/training/freeze_checks.py) nor make adapters (student/models/lora.py).
+Each tensor has one role: tower, projector or language (all other tensors). The tower is never trained: it stays in
+eval mode and runs under no_grad even when gradient checkpointing asks every embedding for gradients, so no graph is
+ever built through it. The same holds for a projector that is not trained. The checks are in
+student/training/freeze_checks.py, adapters in student/models/lora.py.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Tokens that end a turn, pad a line or stand for an image, and the name of the input of token types of a model."""
+"""Tokens for the end of a turn, padding and images, and the name of a model's input for token types."""
 
 import inspect
 from typing import Any

@@ -1,4 +1,4 @@
-"""Faster layers for the language model, one kind a stage: compiled, Liger's, or those of the hub.
+"""Faster layers for the language model, one kind for a stage: compiled, from Liger, or from the hub.
 
 They do not stack: torch.compile around Liger's kernels has been seen to read memory that is not its own. The loss has
 a fused head of its own (student/loss/training_loss.py), so no kind replaces that. Does not choose attention

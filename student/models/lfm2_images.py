@@ -1,7 +1,7 @@
 """LFM2-VL's image processor on PIL: transformers has it for torchvision alone.
 
-Sizes, tiles and patches are those of transformers' `Lfm2VlImageProcessor` (5.16 to 5.23), so the tokens of an image
-are the same; pixels differ by a level of 255 where PIL resizes otherwise than torchvision.
+Sizes, tiles and patches are the same as in transformers' `Lfm2VlImageProcessor` (5.16 to 5.23), so the tokens of an
+image are the same. Pixels may differ by 1 of 255, because PIL and torchvision resize differently.
 """
 
 import math

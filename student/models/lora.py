@@ -100,7 +100,8 @@ def is_quantized(parameter: torch.Tensor) -> bool:
 
 
 def size(parameter: torch.Tensor) -> tuple[int, str, int]:
-    """Numbers, dtype and bytes of a parameter; of 4-bit weights the numbers they stand for, their scales included."""
+    """Count, dtype and bytes of a parameter; for 4-bit weights the count of the represented weights, and the bytes
+    with their scales."""
     if not is_quantized(parameter):
         dtype = str(parameter.dtype).removeprefix("torch.")
         return parameter.numel(), dtype, parameter.numel() * parameter.element_size()

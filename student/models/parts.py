@@ -1,6 +1,6 @@
 """Which submodules of a student are its tower, its projector and its language model, found by their names.
 
-Refuses students that are not made of these three. Does not freeze anything (student/models/freeze.py).
+Refuses students with other parts. Does not freeze anything (student/models/freeze.py).
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ _WAY_OUT = "name a student of a class in the table of docs/train.md, such as Qwe
 def find_parts(model: PreTrainedModel) -> Parts:
     """The submodules that are tower, projector and language model, found by the names transformers gives them.
 
-    Raises ModelError for a model that is not made of these.
+    Raises ModelError for a model with other parts.
     """
     names: list[str] = [name for name, _ in model.named_modules()]
     _require_one_text(model)
@@ -92,13 +92,13 @@ def _require_one_text(model: PreTrainedModel) -> None:
     name = type(model).__name__
     if model.config.is_encoder_decoder:
         raise ModelError(
-            f"{name}: this model reads the question with an encoder and replies with a decoder of its own; a student "
-            f"here has one language model for both\n{_WAY_OUT}"
+            f"{name}: this model has an encoder for the question and a separate decoder for the reply; a student "
+            f"needs one language model for both\n{_WAY_OUT}"
         )
     if model.config.model_type in _PREFIX_MODELS:
         raise ModelError(
-            f"{name}: the tokens of its prompt also attend to later ones of the prompt, and it has no chat template; "
-            f"a student here reads from left to right\n{_WAY_OUT}"
+            f"{name}: the tokens of its prompt also attend to later tokens of the prompt, and it has no chat "
+            f"template; a student must have causal attention\n{_WAY_OUT}"
         )
 
 
@@ -106,8 +106,8 @@ def _require_no_cross_attention(model: PreTrainedModel, modules: Sequence[str]) 
     """Refuse a language model that sees images otherwise than as tokens; `modules`: the names of its modules."""
     if any(name.rpartition(".")[2] in _CROSS_ATTENTION for name in modules):
         raise ModelError(
-            f"{type(model).__name__}: its language model looks at images by cross-attention; a student here has the "
-            f"tokens of an image in its text\n{_WAY_OUT}"
+            f"{type(model).__name__}: its language model has cross-attention to images; a student must have image "
+            f"tokens in its text\n{_WAY_OUT}"
         )
 
 

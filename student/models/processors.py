@@ -55,7 +55,7 @@ def pixtral_processor() -> Any:
 
 
 class _NoVideos(PushToHubMixin):  # type: ignore[misc]
-    """Stands for a video processor: it keeps the settings, so that a saved student has them again."""
+    """A substitute for a video processor: it keeps the settings, so that a saved student has them again."""
 
     _auto_class = None
     model_input_names = ()

@@ -1,9 +1,9 @@
 """Rows of a packed line in layers that carry a state from token to token: gated delta rule, short convolution.
 
-Causal attention is kept apart by masks or bounds; these layers read neither, and would carry the end of one row into
-the next without an error. Each row goes through such a layer alone, unless kernels are there that take bounds. The
-decoder is asked for the bounds: a decoder layer need not pass them on (LFM2's doesn't in transformers 5.17). Does not
-cover attention (student/models/attention.py).
+Causal attention separates rows by masks or bounds. These layers read no masks and no bounds, and would carry the end
+of one row into the next without an error. So each row passes such a layer alone, unless kernels with bounds are
+installed. The decoder is asked for the bounds: a decoder layer need not pass them on (LFM2's doesn't in transformers
+5.17). Does not cover attention (student/models/attention.py).
 """
 
 from importlib.util import find_spec

@@ -185,7 +185,7 @@ def _mark_images(tokenizer: Any, language: str) -> None:
 
 
 def _joined_config(sight: Any, text_config: Any, pixel_shuffle: int) -> Idefics3Config:
-    """The configuration of SiQ-VL from those of its tower and its decoder."""
+    """The configuration of SiQ-VL from the configurations of its tower and its decoder."""
     sizes = (
         "hidden_size",
         "intermediate_size",

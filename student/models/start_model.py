@@ -57,7 +57,7 @@ def outline(recipe: Recipe) -> tuple[Any, Any]:
 def _of_recipe(
     recipe: Recipe, named: Callable[..., tuple[Any, Any]], built: Callable[..., tuple[Any, Any]]
 ) -> tuple[Any, Any]:
-    """The student by its name, or from its parts, whichever the recipe gives."""
+    """The student: by its name, or from its parts, as the recipe says."""
     settings = recipe.student
     assert settings is not None
     if settings.model is not None:

@@ -63,7 +63,7 @@ class StageFacts:
 
 def read_facts(recipe: Recipe, stage: Stage, folder: Path, counts: Mapping[str, int]) -> StageFacts:
     log, measured = (list(recovered(folder / name, requiring("step"))) for name in (METRICS, VALIDATION))
-    # The tower of most stages is frozen, so that the trained student has what it began with.
+    # The tower is frozen, so the trained student has the tower of its start.
     faults = list(checkpoint_faults.find(folder / MODEL)) if (folder / MODEL).is_dir() else []
     return StageFacts(recipe=recipe, stage=stage, counts=counts, log=log, measured=measured, checkpoint=faults)
 
@@ -186,7 +186,7 @@ def _random_weights(facts: StageFacts) -> Iterator[Finding]:
         yield Finding(
             name="random_weights",
             problem=f"The stage starts at a loss of {first['loss']:.2f}, with the right token likeliest in "
-            f"{100 * first['token_accuracy']:.0f} %: the language model has random weights or is not that of its "
+            f"{100 * first['token_accuracy']:.0f} %: the language model has random weights or belongs to another "
             "tokenizer",
             certainty="likely",
             change="[student]: a checkpoint whose language model is trained; `distill check` compares its weights",

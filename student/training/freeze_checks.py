@@ -1,4 +1,4 @@
-"""Checks that a stage trains what it should and nothing else: graphs, gradients, optimizer state, dtypes, bytes.
+"""Checks that a stage trains exactly the parts of the recipe: graphs, gradients, optimizer state, dtypes, bytes.
 
 Every failure names the tensor or module. Does not freeze anything itself (student/models/freeze.py).
 """
@@ -189,7 +189,7 @@ def _sha256(tensor: torch.Tensor) -> str:
 
 
 def require_equal(before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Raise DistillError naming the first frozen tensor that is not what it was before the stage."""
+    """Raise a DistillError that names the first frozen tensor whose bytes changed during the stage."""
     for name, digest in before.items():
         if after.get(name) != digest:
             raise DistillError(f"freeze broken: {name} is frozen but changed during the stage")

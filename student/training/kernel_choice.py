@@ -28,7 +28,7 @@ _STEPS = 3
 def kept(begun: Mapping[str, Any], student: nn.Module, model: nn.Module, parts: Parts, *made: Any) -> dict[str, Any]:
     """Give the student the kind that `choose` found, or that a stage under way has `begun` with; the choice.
 
-    The main process measures, and all take what it found.
+    The main process measures, and all processes use its result.
     """
     choice: dict[str, Any] | None = None
     if processes.is_main():
@@ -41,7 +41,8 @@ def kept(begun: Mapping[str, Any], student: nn.Module, model: nn.Module, parts: 
 def choose(
     student: nn.Module, model: nn.Module, parts: Parts, steps: StepDataset, stage: Stage, device: torch.device
 ) -> dict[str, Any]:
-    """The kept kind, why, the seconds of three steps by kind, those of their first pass, and the kinds left out.
+    """The selected kind with the reason, the seconds of three steps by kind, the seconds of their first pass, and the
+    kinds left out.
 
     `model`: the student without the wrapper of its adapters. Raises what making the rows of a step raises.
     """
@@ -87,7 +88,7 @@ def choose(
 
 
 def timed(call: Callable[[], None], device: torch.device) -> float:
-    """Seconds of a call, with what it leaves to the device."""
+    """Seconds of a call, including its queued work on the device."""
     begun = time.perf_counter()
     call()
     if device.type == "cuda":

@@ -1,4 +1,5 @@
-"""The steps of one training stage, over what they have made so far: model, rows, memory plan, step dataset, weights.
+"""The parts of one training stage, in order: model, rows, memory plan, step dataset, weights. Each part uses the
+results of the parts before it.
 
 student/training/stage.py calls them in their order; student/training/stage_manifest.py ends the stage. Does not
 decide which stages run (student/train.py) and holds no training loop (student/training/loop/trainer.py).
@@ -175,7 +176,7 @@ class StageRun:
         self.encoder = Encoder.of(self.model, self.processor)
         path = self.folder / ROWS
         own_disks.bring(rows.data_folder(self.run, self.stage))
-        # One process of a disk looks at every row and image; the others map what it has written.
+        # One process for each disk reads every row and image; the others map its file.
         counts = own_disks.share_on_disk(self._write_rows(path) if own_disks.writes() else None)
         return Examples(MappedRows(path), **counts)
 
@@ -244,7 +245,7 @@ class StageRun:
             patches_per_token=self.examples.image_share(self.encoder.image_id) * patches_per_token,
             available=memory.available(self.device),
         )
-        # Every process plans the steps of all: by the same tokens, those of the device with the least memory.
+        # Every process plans the steps of all processes, with the pass size of the device with the least memory.
         tokens = min(processes.gather(memory.as_begun(settled, self.stage, checkpoints.begun_parts(self.folder))))
         self.stage = settled.model_copy(update={"micro_batch_tokens": tokens})
 
@@ -359,7 +360,7 @@ class StageRun:
         made = (self.student, self.encoder, self.store, self.held_out, self.on_progress)
         validation = early_stopping.early_stopping_of(self.recipe, self.stage, self.folder, *made)
         done = checkpoints.last_step(self.folder / CHECKPOINTS)
-        # The manifest tells the seconds of all runs that led here.
+        # The manifest has the seconds of all commands that worked on this stage.
         self.begun -= metrics_log.seconds_before(self.folder / CHECKPOINTS)
         log = metrics_log.journal(self.folder / METRICS, done) if processes.is_main() else nullcontext()
         reached, notices, workers = done, dict[str, Any](), step_dataset.decoding_processes(self.images)

@@ -101,7 +101,7 @@ def output_files(folder: Path) -> list[Path]:
 
 
 def kept_step(settings: Validation | None, folder: Path, last: int) -> int | None:
-    """The step whose weights a finished stage of `last` steps has saved; None for those of the last one."""
+    """The step whose weights a finished stage of `last` steps has saved; None for the last step."""
     if settings is None or settings.keep == "last":
         return None
     lines = recovered(folder / layout.VALIDATION, requiring("step"))
@@ -227,8 +227,8 @@ class EarlyStopping:
             shutil.rmtree(folder)
 
     def obsolete(self) -> list[Path]:
-        """Folders of weights that are the best neither now nor in a checkpoint; to be removed when a checkpoint is
-        complete, not before."""
+        """Folders of weights that are not the best now and not the best in a checkpoint; remove them only after a
+        checkpoint is complete."""
         kept = {self._best_step, *map(_noted_best, self._checkpoints.glob(f"checkpoint-*/{_STATE}"))}
         folders = {self._weights(step) for step in kept if step is not None}
         return [folder for folder in self._checkpoints.glob(f"{_BEST}*") if folder not in folders]
@@ -249,7 +249,8 @@ class EarlyStopping:
 
 
 def _noted_best(state: Path) -> int | None:
-    """The step of the best weights that a checkpoint goes on with; None without any, and in a damaged one."""
+    """The step of the best weights that a checkpoint refers to; None if there are none, or if the checkpoint is
+    damaged."""
     try:
         step: int | None = orjson.loads(state.read_bytes())["best_step"]
     except (OSError, orjson.JSONDecodeError, LookupError, TypeError):

@@ -104,8 +104,8 @@ def rank_question(name: str) -> bytes:
 def choose_held_out(names: Sequence[str], amount: int | float) -> list[int]:
     """Indexes of the rows to keep out of training: at least `amount` rows, or that share of the names.
 
-    `names[i]` is the question of row i; all rows of a question go together, in any order of the rows. Growing data
-    changes little: a share keeps what it kept, a number of rows exchanges a few.
+    `names[i]` is the question of row i; all rows of a question go together, in any order of the rows. New data
+    changes the held-out rows little: a share keeps its rows and adds some; a fixed number exchanges a few.
     """
     if isinstance(amount, float):
         limit = int(amount * 2**256)

@@ -1,8 +1,8 @@
 """How long a server asks its clients to wait, in the headers or the body of a refusal.
 
-APIs say it in a number of seconds or milliseconds, a span ("6m0s", "900ms"), a date, or a time since 1970; in
-Retry-After, in headers of limits ("ratelimit" and "reset" in their names), or in the body. One rule reads them all.
-Only for answers that are refusals: a good answer costs nothing here.
+APIs give the time as a number of seconds or milliseconds, a span ("6m0s", "900ms"), a date, or seconds since 1970.
+They write it into Retry-After, into headers of limits (with "ratelimit" and "reset" in their names), or into the
+body. One rule reads them all. Only for answers that are refusals: a good answer costs nothing here.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Opening the engine that answers for a teacher: in this process, behind a server, or in a process of its own.
+"""Opens the engine of a teacher: in this process, on a server, or in a separate process.
 
 `connect` is the only way to an engine. `distill/recipe/backends.py` names the class of each backend; every class has
-the methods of `Engine`. Does not decide what is asked, and does not read the answers.
+the methods of `Engine`. This module does not choose the requests and does not parse the answers.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ class EngineSettings(ClientSettings):
 
     @property
     def images_root(self) -> Path:
-        """The folder that images lie in."""
+        """The folder of the images."""
         return sources.locate(self.recipe, ASKED).root
 
 
@@ -91,7 +91,7 @@ class Engine(Protocol):
 
     @staticmethod
     def check_program(recipe: Recipe, teacher: Teacher) -> None:
-        """Raises RecipeError when the program that `open` would start is not there."""
+        """Raises RecipeError if the program that `open` would start does not exist."""
 
     @property
     def info(self) -> EngineInfo:
@@ -167,8 +167,8 @@ def engine_settings(recipe: Recipe, teacher: Teacher, model: Model, folder: Path
 
 
 class ReadyRequests:
-    """Requests in windows, for engines that answer in batches: a window has the requests that are ready, and never
-    waits for more."""
+    """Requests in windows, for engines that answer in batches: a window has the requests that are ready, and does not
+    wait for more."""
 
     def __init__(self, get: Get) -> None:
         self._get = get
@@ -177,7 +177,7 @@ class ReadyRequests:
     async def window(self, max_requests: int, requests: Sequence[Request] = ()) -> list[Request]:
         """At least one request, once there is one, and at most `max_requests`; none when there will be no more.
 
-        `requests` are those of an earlier window, to which those are added that are ready by now.
+        `requests`: the requests of an earlier window; requests that are ready now are added.
         """
         requests = list(requests)
         while len(requests) < max_requests:
@@ -194,7 +194,7 @@ class ReadyRequests:
         return requests
 
     def close(self) -> None:
-        """Wait for no request any more."""
+        """Stop waiting for further requests."""
         if self._next is not None:
             self._next.cancel()
 

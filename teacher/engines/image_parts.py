@@ -2,11 +2,10 @@
 
 A server on this machine may be allowed to read files (`vllm serve --allowed-local-media-path`). One request shows
 whether a server that the run did not start may do so; until it is answered, other requests have their images inside.
-Only files that need no conversion are sent by path. What is sent inside a request has no EXIF or other metadata,
-because it is not known who owns a server behind a tunnel. vLLM also gets a name for each image, so that it need not
-digest the pixels again for every question about it. Images of the next requests are prepared while those before them
-are on their way. An image whose file has changed since it was read is read again: no answer is about other bytes than
-its trace says.
+Only files that need no conversion are sent by path. Images inside a request have no EXIF or other metadata, because
+the owner of the server is not known. vLLM also gets a name for each image, so it does not hash the pixels again for
+every question about the image. Images of the next requests are prepared while those before them are on their way. An
+image whose file has changed since it was read is read again: no answer is about other bytes than its trace says.
 """
 
 import asyncio

@@ -109,7 +109,7 @@ class Dependency:
         self._failures: Counter[str] = Counter()
 
     def passed(self, row: str) -> None:
-        """A row, or a control, got what it needs."""
+        """A row, or a control request, succeeded."""
         self.passes += 1
         if row not in self._first_tries:
             self._note(row, "")

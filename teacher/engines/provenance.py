@@ -1,8 +1,8 @@
 """Records of the engines that answered for a teacher: written once beside its traces, not into each of them.
 
-A record's `engine` has name, version, model, and in `facts` the key of its entry in `engine.json`: the addresses of
-the servers, the longest context they take, their command line where the run started them; the libraries and the
-device of an embedded engine. At most one more entry a start; secrets are masked.
+A record's `engine` has name, version, model, and in `facts` the key of its entry in `engine.json`. For servers the
+entry has their addresses, their longest context, and their command line if the run started them. For an embedded
+engine it has the libraries and the device. At most one more entry a start; secrets are masked.
 """
 
 import hashlib
@@ -55,8 +55,8 @@ def require_same_options(folder: Path, teacher: Teacher, base: Path) -> None:
     """Raises StaleError when a teacher's traces came from servers that answer otherwise than its server now.
 
     Options make a server answer otherwise, and so do files behind them, such as a chat template, and the server's own
-    script, whose path counts from `base`. Trace ids do not cover how a server is started, so its traces would pass
-    for those of the new options.
+    script, whose path counts from `base`. Trace ids do not cover the options of a server, so its traces would count
+    as traces with the new options.
     """
     engines = _started_engines(folder, teacher)
     if not engines:

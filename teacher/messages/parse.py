@@ -64,7 +64,7 @@ _WRAPPERS = (
 
 @dataclass(slots=True, kw_only=True)
 class ParsedCompletion:
-    """What a completion holds, and how it ended."""
+    """The parts and the outcome of a completion."""
 
     reasoning: str
     answer: str
@@ -72,13 +72,13 @@ class ParsedCompletion:
 
 
 def parse(text: str, *, mode: Mode = "auto", finish_reason: str = "stop") -> ParsedCompletion:
-    """Split a raw completion and say how it ended; every text has exactly one outcome.
+    """Split a raw completion into reasoning and answer, and classify its end; every text has exactly one outcome.
 
-    `auto` looks for thinking tags (the opening one may be missing: chat templates write it), then for a JSON object
-    with `answer` or `final_answer` at the end, then for the last "Answer:", "The answer is", <answer> or \\boxed,
-    else the whole text is the answer. `tags` demands tags,
-    `field` trusts the server (its field was written as tags by `rationale.enclose`), `json` demands a JSON object
-    with `answer`, whose other members are the reasoning, `none` splits nothing.
+    `auto` looks for thinking tags (the opening tag may be missing, because chat templates write it). Then it looks
+    for a JSON object with `answer` or `final_answer` at the end, then for the last "Answer:", "The answer is",
+    <answer> or \\boxed. Otherwise the whole text is the answer. `tags` requires tags. `field` uses the server's field
+    (`rationale.enclose` wrote it as tags). `json` requires a JSON object with `answer`; its other members are the
+    reasoning. `none` splits nothing.
     """
     cut = finish_reason == "length"
     reasoning, content, state = _split(text, mode, cut=cut)
@@ -113,7 +113,7 @@ def _split(text: str, mode: Mode, *, cut: bool) -> tuple[str, str, _State]:
 
 
 def _split_json(thinking: str, text: str, *, cut: bool) -> tuple[str, str, _State]:
-    """The members of a JSON object, which may stand in a code block: `answer`, and the others as reasoning."""
+    """The members of a JSON object, which may be in a code block: `answer`, and the others as reasoning."""
     if text.startswith("```"):
         text = text.partition("\n")[2].rpartition("```")[0]
     try:
@@ -269,7 +269,7 @@ def _unwrap(text: str) -> str:
 
 
 def _loops(text: str, *, cut: bool) -> bool:
-    """Whether the end of a text is one piece repeated over and over, or nothing but blanks and line breaks.
+    """Whether the end of a text is one repeated piece, or only blanks and line breaks.
 
     A text that the model ended itself has to be far more repetitive than one that ran into the token limit.
     """

@@ -1,11 +1,11 @@
 """Names of traces and seeds, derived from content.
 
-A trace id covers what decides the record of an attempt: the sample and its image bytes, the model and its revision,
-the rendered prompt, every sampling value in force, the arguments of the chat template and of the image processor, the
-log-probabilities asked for, the seed and k. It does not cover where a row stands, how a teacher is called, or which
-backend serves it: the same model asked the same thing over HTTP or in process is the same attempt, and one may be
-resumed with the other. Engine and version are recorded on each trace instead. The dtype of an embedded model counts
-where it is not the default; options of a server that change its answers are compared by `teacher.engines.provenance`.
+A trace id covers everything that decides the record of an attempt: the sample and its image bytes, the model and its
+revision, the rendered prompt, every active sampling value, the arguments of chat template and image processor, the
+number of log-probabilities, the seed and k. It does not cover the position of a row, the name of a teacher, or its
+backend: the same request to the same model over HTTP or in process is the same attempt, and a run may resume with the
+other backend. Engine and version are recorded on each trace instead. The dtype of an embedded model counts where it
+is not the default; options of a server that change its answers are compared by `teacher.engines.provenance`.
 """
 
 import hashlib

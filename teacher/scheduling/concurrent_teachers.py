@@ -1,8 +1,8 @@
 """Which teachers work at the same time.
 
-Servers that are up anyway work together. One that the run starts shares its round with others only if their GPUs are
-named and differ; otherwise they take turns, so teachers that do not fit on one GPU together run one after the other.
-A teacher never comes in an earlier round than the one it comes after.
+Servers that are up anyway work together. Servers that the run starts share a round only if their GPUs are named and
+differ. Otherwise they take turns, so teachers that do not fit on one GPU together run one after the other. A teacher
+never comes in an earlier round than the one it comes after.
 """
 
 from collections.abc import Sequence

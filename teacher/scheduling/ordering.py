@@ -1,8 +1,8 @@
 """In which order samples are asked: the ones expected to take longest first, those about one image together.
 
-A run ends when its longest trace does, so long ones should not start last; and a server that has just prepared an
-image should get the other questions about it while it still holds it. Works on a window of the source, so a source of
-any size streams through. How long a kind of question takes is learned from the traces as they come in.
+A run ends with its longest trace, so long traces should not start last. A server that has just prepared an image
+should get the other questions about this image while the image is in its cache. Works on a window of the source, so a
+source of any size streams through. How long a kind of question takes is learned from the traces as they come in.
 """
 
 from collections import deque

@@ -35,7 +35,7 @@ class RequestQueue:
 
         `on_done` gets the state of each sample when the teacher is done with it. `on_found` gets the outcomes of
         wanted traces that exist already and were not asked here; a replaced attempt is none. `on_expect` gets the
-        change of the expected number of traces; at first those of a teacher that comes after no other are expected.
+        change of the expected number of traces; at first only teachers without `after` have expected traces.
         """
         self.policy = policy
         self._on_done, self._on_found, self._on_expect = on_done, on_found, on_expect
@@ -133,7 +133,8 @@ class RequestQueue:
         return self._ready.popleft() if self.prepare() else None
 
     def done(self, request: Request, record: dict[str, Any]) -> bool:
-        """Record that the trace of a request is in the index; whether it stands, that is, no attempt follows it."""
+        """Record that the trace of a request is in the index; returns whether the trace is final (no further attempt
+        follows)."""
         usage = record["usage"]
         self._lengths.add(request.sample, usage["reasoning"] + usage["answer"])
         self._asked.discard(request.id)
@@ -142,7 +143,7 @@ class RequestQueue:
         return stands
 
     def _go_on(self, sample_policy: SamplingPolicy, trace_id: str) -> bool:
-        """Queue what follows from a new trace; whether the trace stands."""
+        """Queue the requests that follow from a new trace; returns whether the trace is final."""
         self._queue_open(sample_policy, first=False)
         stands = sample_policy.is_last(trace_id)
         self._on_expect(int(stands and self._comes_after))

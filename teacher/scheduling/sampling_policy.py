@@ -94,7 +94,7 @@ class TeacherPolicy:
         return SampleState(waiting=True) if sample_policy is None else sample_policy.state
 
     def _slots(self, sample: Sample, before: Sequence[FinalAttempt]) -> "Sequence[_Slot]":
-        """The traces that follow from those of the teacher before."""
+        """The traces that follow from the traces of the teacher before."""
         match self.teacher.when:
             case "unsure" if not is_unsure(sample, before, self.teacher.sure_share, self.rules):
                 return ()

@@ -216,7 +216,8 @@ class FinalTraces:
         return pa.Table.from_arrays(columns, schema=_SCHEMA)
 
     def save(self, plan: QuestionPlan) -> None:
-        """Keep what was collected for the next run: all but samples with errors, which it may ask again.
+        """Store the collected rows for the next run, without samples that have errors, because the next run may ask
+        these again.
 
         Only of a complete run, and after the journals and the plan are written.
         """

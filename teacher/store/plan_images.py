@@ -43,7 +43,7 @@ def _image_paths(path: Path) -> list[str]:
 
 
 def read_state(folder: Path) -> dict[str, Any] | None:
-    """What `plan.json` says of the plan in place; None where there is none, or one that does not say all of it."""
+    """The content of `plan.json`; None if the file is missing or incomplete."""
     try:
         state: dict[str, Any] = orjson.loads((folder / PLAN_STATE).read_bytes())
         whole = state.keys() >= _STATE_KEYS and state["made_from"].keys() >= _MADE_FROM and SAMPLES in state["files"]

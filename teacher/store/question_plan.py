@@ -1,7 +1,7 @@
 """The question plan: the readable samples, and the rows set aside with their reasons.
 
-Leaves `samples.parquet`, `quarantine.jsonl` and, last, `plan.json`: what they were made from. While the inputs are
-unchanged, a rerun uses these files and does not read the source again.
+Writes `samples.parquet`, `quarantine.jsonl` and, last, `plan.json` with the settings and sources of both. While the
+inputs are unchanged, a rerun uses these files and does not read the source again.
 """
 
 import shutil
@@ -84,7 +84,7 @@ class QuestionPlan:
         return sample_files.read_samples(self.folder / SAMPLES, skip=done.rows, but=done.but)
 
     def begins_with(self, samples: int, digest: str) -> bool:
-        """Whether the first samples are those of a file with this digest."""
+        """Whether the first samples are the samples of a file with this digest."""
         return bool(digest) and (
             (samples, digest) == (self.samples, self.digest) or (samples, digest) in self.extends
         )
@@ -107,8 +107,8 @@ def require_different(recipe: Recipe, models: Mapping[str, Model]) -> None:
             second, models[second.name]
         ):
             raise RecipeError(
-                f"teachers {first.name} and {second.name} are the same model asked in the same way about the same "
-                "samples; their traces would be the same ones: keep one of them and raise its samples"
+                f"teachers {first.name} and {second.name} have the same model, prompt, settings and samples, so "
+                "their traces would be the same: keep one of them and raise its samples"
             )
 
 
@@ -257,7 +257,7 @@ def _routable(
     before: reader.ReadBefore | None,
     on_end: Callable[[int], None],
 ) -> Iterator[Sample]:
-    """The samples that some teacher covers; every other row goes to the quarantine with its reason."""
+    """The samples that at least one teacher covers; every other row goes to the quarantine with its reason."""
 
     def set_aside(record: dict[str, Any]) -> None:
         quarantine.write(seal(record))
@@ -348,7 +348,7 @@ def read_plan(folder: Path) -> QuestionPlan:
     """The plan in place."""
     remedy = f"remove {folder / PLAN_STATE} and run again"
     if (state := plan_images.read_state(folder)) is None:
-        raise DataError(f"{folder}: there is no plan that can be read; {remedy}")
+        raise DataError(f"{folder}: there is no readable plan; {remedy}")
     try:
         samples = sample_files.count_samples(folder / SAMPLES)
     except (OSError, pa.ArrowException) as error:

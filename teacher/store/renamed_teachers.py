@@ -1,7 +1,7 @@
 """Finds the traces of a renamed teacher, or of another run, so that none is paid for twice.
 
-The id of a trace does not depend on the name of its teacher or on the run, so a trace that a recipe wants may lie in
-the folder of another name. It is copied then, with its new name; the folder it comes from stays as it is.
+The id of a trace does not depend on the name of its teacher or on the run, so a wanted trace may be in the folder of
+an earlier name. It is copied then, with its new name; the folder it comes from stays as it is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,8 +1,8 @@
 """Index of one teacher's journals: which traces are finished, how they ended, and where each record lies.
 
 Memory holds ids, outcomes, token counts and positions, some 40 bytes a trace; texts are read back from disk when a
-policy needs one. A snapshot beside the journals (`.index`) holds the same, with the digest of what it covers of each
-part, so that the next run reads only what came after it.
+policy needs one. A snapshot beside the journals (`.index`) holds the same, with the digest of the covered beginning
+of each part, so that the next run reads only the later lines.
 """
 
 import struct
@@ -95,7 +95,7 @@ class TraceIndex:
         self.engines[record["engine"]["name"]] = record["engine"]["version"]
 
     def settle_errors(self) -> None:
-        """Take the errors of earlier runs as those of this one: they are not asked again."""
+        """Treat the errors of earlier runs as errors of this run: they are not asked again."""
         self.failed, self.errors = self.errors | self.failed, {}
 
     def replace_with(self, other: "TraceIndex") -> None:
@@ -214,7 +214,8 @@ class TraceIndex:
         self._saved = prefixes
 
     def load(self) -> dict[Path, int]:
-        """Take over the snapshot, if the parts still begin with what it covers: how many bytes of each it covers."""
+        """Take over the snapshot if the parts still begin with the covered bytes; returns the number of covered bytes
+        of each part."""
         snapshot = read_snapshot(self.folder / _SNAPSHOT)
         if snapshot is None:
             return {}

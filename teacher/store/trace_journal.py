@@ -1,8 +1,8 @@
 """The traces of one teacher on disk: `generate/<teacher>/part-*.jsonl`, one record a trace.
 
-Parts only grow while a run is open. Before a run appends, damaged lines are set aside, and records that must go
-(errors to be asked again, doubled ids) or change (parsed by an older parser or in another mode) are rewritten part by
-part, each one atomically.
+Parts only grow while a run is open. Before a run appends, damaged lines are moved aside. Then each part is rewritten
+atomically: without errors that are asked again and without repeated ids, and with records parsed again if an older
+parser or another mode made them.
 """
 
 import threading
@@ -77,7 +77,7 @@ def _index_part(index: TraceIndex, part: Path, teacher: Teacher, start_at: int) 
 def rewrite_parts(index: TraceIndex, teacher: Teacher, *, drop_errors: bool) -> None:
     """Rewrite the stale parts, and with `drop_errors` those that hold errors about to be asked again.
 
-    What is damaged goes to the part's side file first.
+    Damaged lines go to the part's side file first.
     """
     to_rewrite = index.stale | index.damaged | (index.with_errors if drop_errors else set())
     last = max(index.records, default=None)
@@ -238,8 +238,8 @@ def _split_tokens(total: int, reasoning_tokens: int | None, parsed: ParsedComple
 class TraceJournal:
     """Appends the traces of one teacher; whole lines, fsynced in groups. The run's lock makes it the only writer.
 
-    A thread of its own does the fsyncs, so that neither a busy event loop nor a long step of an embedded model makes
-    a finished trace wait for longer than the flush interval, and a slow disk delays nothing else.
+    A separate thread does the fsyncs. So a finished trace waits at most for the flush interval, even during a busy
+    event loop or a long step of an embedded model, and a slow disk delays nothing else.
     """
 
     def __init__(

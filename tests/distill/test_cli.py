@@ -189,7 +189,7 @@ def test_a_folder_in_the_place_of_a_file_is_named_with_the_next_step(tmp_path: P
     (tmp_path / "generate/manifest.json").mkdir(parents=True)
     done = CliRunner().invoke(cli.app, ["status", str(tmp_path)])
     assert done.exit_code == 1
-    assert f"{tmp_path}/generate/manifest.json: a file stands where a folder has to be" in done.output
+    assert f"{tmp_path}/generate/manifest.json: a file is in the place of a folder" in done.output
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_what_the_operating_system_refuses_is_one_message_with_its_place() -> No
         (("--prompts", "3"), "--prompts needs --verify"),
         (("--dataset", "llava", "--verify", "--plain"), "--plain, --verify: for an export of the student only"),
         (("--lmms-eval", "test", "--stage", "reason"), "--stage: for an export of the student only"),
-        ((), "no run here (no recipe.toml)"),
+        ((), "not a run directory (it has no recipe.toml)"),
     ],
 )
 def test_an_export_of_no_run_or_with_half_an_option_is_refused(

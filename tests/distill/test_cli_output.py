@@ -28,7 +28,7 @@ def recipe(tmp_path: Path) -> Path:
 def test_status_of_a_directory_without_a_run_exits_2(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli.app, ["status", str(tmp_path)])
     assert done.exit_code == 2
-    assert "no run here" in done.output
+    assert "not a run directory" in done.output
 
 
 def test_status_shows_every_stage_and_the_arms(tmp_path: Path, recipe: Path) -> None:

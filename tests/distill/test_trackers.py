@@ -127,7 +127,7 @@ def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(
         report(Progress(stage="filter", done=1, total=2, unit="traces"))
     assert values_of(calls, "trackio")["filter/kept"] == 3
     warned = [record.getMessage() for record in caplog.records]
-    assert len(warned) == 2 and all("goes on without this tracker" in each for each in warned)
+    assert len(warned) == 2 and all("continues without this tracker" in each for each in warned)
     assert "pw" not in "".join(warned)
 
 

@@ -256,7 +256,7 @@ def test_an_index_of_other_traces_is_refused(world: World, tmp_path: Path, place
     run, (first,) = world.run / "generate", ["stub/part-00000.jsonl"]
     table = pa.table({"id": [world.planned()[0]], "journal": [first], "start": [0]} | places)
     unit = UnitIndex(places=table, journals={first: first}, makers={})
-    with pytest.raises(DataError, match="not those of the run"):
+    with pytest.raises(DataError, match="do not belong to the run"):
         index_of_units(run, tmp_path / "samples", [first], [unit], [0])
 
 

@@ -175,7 +175,7 @@ def test_the_recipe_that_a_run_keeps_cannot_be_mistaken_for_a_whole_one(tmp_path
     done = subprocess.run(
         command, capture_output=True, text=True, cwd=tmp_path, env=os.environ | VARIABLES, check=False
     )
-    assert done.returncode == 2 and "masked, because this is the copy" in done.stderr
+    assert done.returncode == 2 and "masked, because this recipe is the copy" in done.stderr
 
 
 def test_another_password_is_the_same_run(tmp_path: Path, server: str) -> None:

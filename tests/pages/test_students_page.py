@@ -174,7 +174,7 @@ def test_a_run_against_another_one_shows_what_got_better_and_worse(run: Path, ot
         assert better["total"] == 6 and set(better["rows"][0]["replies"]) == {"plain", "distilled", before}
         query = urlencode({"right": before, "wrong": "plain"})
         assert visitor.ask(f"/api/replies?{query}")[1]["total"] == 1
-    with pytest.raises(DataError, match="no run here"):
+    with pytest.raises(DataError, match="not a run directory"):
         view_run(run, run / "nowhere", port=0, on_start=lambda _: None)
 
 

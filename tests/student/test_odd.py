@@ -146,7 +146,7 @@ def test_an_image_that_vanishes_while_its_stage_trains_is_one_message(
         return found
 
     monkeypatch.setattr(stage_run.StageRun, "_readable", then_lose)
-    with pytest.raises(ImageError, match=r"\d+\.png: no such file; it could be read before: put it back"):
+    with pytest.raises(ImageError, match=r"\d+\.png: no such file; an earlier read succeeded: restore the file"):
         train(load(recipe.path, NOTHING_KEPT | {"student.image_tokens": "off"}), place / "run")
     # A process that is left ignores SIGTERM, and Python waits for it at exit.
     assert multiprocessing.active_children() == []
@@ -172,10 +172,10 @@ def test_a_file_that_the_filter_did_not_write_is_no_part_of_the_dataset(place: P
 def test_a_file_in_the_place_of_a_folder_is_one_message(place: Path):
     recipe = worlds.recipe(place, worlds.stage("a", steps=1))
     (place / "file").write_text("", encoding="utf-8")
-    with pytest.raises(StorageError, match="file: a file stands where a folder has to be"):
+    with pytest.raises(StorageError, match="file: a file is in the place of a folder"):
         train(recipe, place / "file")
     (place / "run" / "train").write_text("", encoding="utf-8")
-    with pytest.raises(StorageError, match="a file stands where a folder has to be"):
+    with pytest.raises(StorageError, match="a file is in the place of a folder"):
         train(recipe, place / "run")
 
 
@@ -203,7 +203,7 @@ def test_settled_settings_do_not_change_how_many_stages_share_image_tokens(tmp_p
     assert settled != recipe.stages[0] and image_tokens.sharing(recipe.stages, settled) == 2
 
 
-_FULL = "cannot write: (the disk is full, or refuses more|File too large); finished work is intact"
+_FULL = "cannot write: (the disk or the quota is full|File too large); finished work is intact"
 
 
 def _tokenizer(path: Path) -> None:
@@ -276,7 +276,7 @@ def test_an_export_that_the_disk_refuses_leaves_nothing_behind(place: Path):
     (place / "run" / "train" / "a" / "model" / "config.json").unlink()
     with pytest.raises(DataError, match=r"config\.json: it is missing"):
         convert.export(place / "run", place / "out")
-    with pytest.raises(DataError, match="nowhere: no run here"):
+    with pytest.raises(DataError, match="nowhere: not a run directory"):
         convert.export(place / "nowhere", place / "out")
 
 
@@ -345,7 +345,7 @@ def test_a_stage_is_not_resumed_with_other_rows_than_it_was_begun_with(killed: P
     place = Path(shutil.copytree(killed, tmp_path / "w"))
     recipe, kept = load(place / "recipe.toml"), dataset(place).read_bytes()
     edit(place, {"weight": math.nan})
-    with pytest.raises(DataError, match=r"a: it was begun with other rows \(40 then, 39 now\); .* --stage a --fresh"):
+    with pytest.raises(DataError, match=r"a: it started with other rows \(40 then, 39 now\); .* --stage a --fresh"):
         train(recipe, place / "run")
     dataset(place).write_bytes(kept)
     assert train(recipe, place / "run", stage="a").counts["steps"] == 6

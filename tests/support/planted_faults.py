@@ -72,7 +72,7 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
         ),
     ),
     "one model twice": (
-        PlantedFault(both(teacher("one"), teacher("two")), "teachers", "one and two are the same model"),
+        PlantedFault(both(teacher("one"), teacher("two")), "teachers", "one and two have the same model"),
         PlantedFault(remove("teacher/token*", "teacher/vocab*"), "teachers.structured", "has no tokenizer.json"),
         PlantedFault(
             write("language/model.safetensors", b"version https://git-lfs.github.com/spec/v1\n"),
@@ -171,7 +171,7 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
             "filter.select.mix",
             "scene",
         ),
-        PlantedFault(put("stages", 0, "train", ["language"]), "stages.align.train", "random numbers", "warning"),
+        PlantedFault(put("stages", 0, "train", ["language"]), "stages.align.train", "random weights", "warning"),
         PlantedFault(
             lambda f, r: r["filter"]["card"].pop("teachers"), "filter.card", "teachers.structured", "not checked"
         ),

@@ -312,7 +312,7 @@ def test_a_recipe_without_teachers_or_with_the_same_one_twice_is_refused(world: 
         world.generate()
     world.add_teacher(url, "one")
     world.add_teacher(url, "two")
-    with pytest.raises(RecipeError, match="one and two are the same model asked in the same way"):
+    with pytest.raises(RecipeError, match="one and two have the same model, prompt, settings and samples"):
         world.generate()
 
 

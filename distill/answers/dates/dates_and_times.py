@@ -285,7 +285,7 @@ def _same_reading(first: Day, second: Day) -> bool | None:
 
 
 def compare_dates(text: str, gold: str, question: str = "") -> CompareResult | None:
-    """A stated date against the gold one; None when the gold is no date and the prediction neither.
+    """Compares a stated date with the gold date; None if the gold answer and the prediction are no dates.
 
     With a `question`, a date in figures has the order of day and month that the other one has.
     """
@@ -346,7 +346,7 @@ _NEAR_A_DATE = re.compile(
 
 
 def is_near_a_date(text: str) -> bool:
-    """Whether a text speaks of the time before or after a date."""
+    """Whether a text is about the time before or after a date."""
     return _NEAR_A_DATE.search(text) is not None
 
 

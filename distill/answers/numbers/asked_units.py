@@ -1,7 +1,7 @@
 """What a question asks a bare number for: 330 of "how many million users" is 330,000,000.
 
-A gold answer without unit takes scale, percent sign, currency and unit from its question, so that 36 m is no answer
-to "in centimetres" and 58% is one to "what percentage". Only known units are read; of two units none is taken.
+A gold answer without unit takes scale, percent sign, currency and unit from its question. So 36 m does not answer "in
+centimetres", and 58% answers "what percentage". Only known units are read; of two units none is taken.
 """
 
 import re
@@ -56,7 +56,7 @@ def with_asked_unit(quantity: Quantity | None, question: str) -> Quantity | None
 
 
 def asks_percent(question: str) -> bool:
-    """Whether a text, such as a question, speaks of a percentage."""
+    """Whether a text, such as a question, mentions a percentage."""
     return _PERCENT.search(question[:_LONGEST]) is not None
 
 

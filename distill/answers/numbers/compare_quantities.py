@@ -116,7 +116,7 @@ def _are_bits_and_bytes(left: str, right: str) -> bool:
 
 
 def _may_be_same_currency(predicted: Quantity, gold: Quantity) -> bool:
-    """One sign stands for several currencies."""
+    """One sign is used for several currencies."""
     pairs = ((predicted.currency, gold.currency), (gold.currency, predicted.currency))
     return any(code in SHARED.get(sign, ()) for sign, code in pairs)
 

@@ -1,4 +1,5 @@
-"""Currencies by sign, code and name. A sign of several countries stands for the country that uses it most."""
+"""Currencies by sign, code and name. A sign of several countries means the currency of the country that uses it
+most."""
 
 import re
 from typing import Final

@@ -1,4 +1,4 @@
-"""What a run of digits, points and commas can stand for: 1,500 and 1.500 and 0,75."""
+"""The possible values of digits with points and commas: 1,500 and 1.500 and 0,75."""
 
 import re
 from decimal import Decimal
@@ -8,8 +8,8 @@ _POINT_GROUPS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
 
 
 def readings_of_digits(digits: str) -> tuple[tuple[Decimal, ...], bool, int]:
-    """Values that a run of digits, points and commas can stand for, the likeliest first; whether that one is certain;
-    its decimal places."""
+    """The possible values of digits with points and commas, the likeliest first; whether this value is certain; its
+    decimal places."""
     grouped = len(digits)
     digits = digits.replace(" ", "").replace("'", "").replace("_", "")
     grouped -= len(digits)

@@ -1,4 +1,4 @@
-"""Which of several numbers in a prediction is its answer, if its words tell.
+"""Chooses the answer among several numbers in a prediction, if its words show it.
 
 Cautious: None is better than a wrong number, since the verdict then stays open.
 """
@@ -252,7 +252,7 @@ _SMALL: Final = frozenset(_SMALL_TEXT.split())
 
 
 def pick_counted_number(text: str) -> Quantity | None:
-    """The number before a list of what it counts: three years: 2009, 2010 and 2012."""
+    """The number before the list of the things that it counts: three years: 2009, 2010 and 2012."""
     head, colon, rest = text.partition(":")
     if not colon or not head or len(text) > _LONGEST_LIST:
         return None
@@ -288,7 +288,7 @@ def explain_undecided_numbers(text: str, numbers: Sequence[Quantity], gold: Deci
 
 
 def has_repeated_numbers(text: str, numbers: Sequence[Quantity]) -> bool:
-    """Whether equal numbers stand for different things (7 apples and 7 pears) or next to each other (7 7)."""
+    """Whether equal numbers count different things (7 apples and 7 pears) or are next to each other (7 7)."""
     if len(numbers) < 2:
         return False
     units = {quantity.unit for quantity in numbers}

@@ -41,7 +41,8 @@ def are_same_ratios(text: str, gold: str) -> bool:
 
 
 def compare_ratios(text: str, gold: str) -> CompareResult | None:
-    """A stated ratio against the gold one; None when the gold is no ratio, nor a number that the ratio could be."""
+    """Compares a stated ratio with the gold ratio; None if the gold answer is not a ratio and not a number that the
+    ratio could equal."""
     gold_ratios, stated_ratios = read_ratios(gold), read_ratios(text)
     if len(gold_ratios) != 1:
         number = read_single_quantity(gold)

@@ -61,7 +61,8 @@ class NumberInterval:
 
 
 def compare_intervals(text: str, gold: str) -> CompareResult | None:
-    """An interval or the solutions of an equation against the gold ones; None when one of them is neither."""
+    """Compares an interval, or the solutions of an equation, with the gold answer; None if one of both texts is
+    another kind of answer."""
     interval, gold_interval = _interval(_plain(text)), _interval(_plain(gold))
     if interval is not None and gold_interval is not None:
         return _compare_two_intervals(interval, gold_interval)

@@ -1,8 +1,8 @@
 """Whether a sentence gives the gold words the role that its question asks for.
 
 For "Who wins?" and the gold answer Spain, "Portugal beats Spain" has the gold words in another role. So every word
-before the gold words must be one of the question, or one that only states something ("the answer is"); what follows
-them must be about what is asked.
+before the gold words must be a word of the question, or a word that only states something ("the answer is"). The
+words after them must be about the asked thing.
 """
 
 import re
@@ -172,7 +172,7 @@ def asked_verbs(asked: Sequence[str]) -> set[str]:
 
 
 def _qualifies(before: str, word: str) -> bool:
-    """Whether a word tells which thing is meant, and not what it does: which operating system."""
+    """Whether a word specifies the thing and is not its verb: which operating system."""
     return before in ("what", "which", "the") and word.endswith("ing")
 
 

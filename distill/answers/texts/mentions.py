@@ -1,8 +1,8 @@
 """Whether a longer answer states a gold text: "She holds a red umbrella over her head" for "red umbrella".
 
-The form of the answer decides. The gold words stand together. The words beside them do not make another thing of
-them ("hot dog" for dog, "next to the bus" for bus). Nothing denies, doubts or contrasts them. And there is no second
-answer of the same kind: "red and blue" for red.
+The form of the answer decides. The gold words are next to each other. The words beside them do not make another thing
+of them ("hot dog" for dog, "next to the bus" for bus). Nothing denies, doubts or contrasts them. And there is no
+second answer of the same kind: "red and blue" for red.
 """
 
 import re

@@ -33,7 +33,7 @@ LONG: Final = 8
 
 
 def compare_other_words(text: str, gold: str, question: str = "") -> CompareResult:
-    """Compares a prediction whose words are not those of the gold answer: wrong, or undecided with the reason."""
+    """Compares a prediction with other words than the gold answer: wrong, or undecided with the reason."""
     words, gold_words = tokens(text), tokens(gold)
     if len(gold_words) > LONG:
         return undecided("free_text")
@@ -122,7 +122,7 @@ _CODES = re.compile(r"\w*\d\w*")
 
 
 def _part_of_a_name(text: str, first: str, last: str) -> bool:
-    """Whether a name goes on before or after its words: UC San Diego, Main Street North."""
+    """Whether a name continues before or after its words: UC San Diego, Main Street North."""
     goes_on = re.search(rf"(?<=\s)(?=[A-Z])(?i:{re.escape(last)})\s[A-Z][a-z]", text) is not None
     return goes_on or re.search(rf"[A-Z][\w.'-]*\s(?=[A-Z])(?i:{re.escape(first)})\b", text) is not None
 

@@ -1,8 +1,8 @@
 """Whether an answer without "yes" or "no" states what its question asks, or denies it.
 
 "It does", "There isn't any skateboard", "So spoons are fewer than forks" for "Are there fewer spoons than forks?".
-Only a sentence of one clause is read, and it has all words of its question: in their order, one of them turned into
-its opposite, or, for "is there ...?", those of the thing alone.
+Only a sentence of one clause counts, and it must have all words of its question: in the same order, or with one word
+replaced by its opposite. For "is there ...?", the words of the thing are enough.
 """
 
 import re
@@ -113,7 +113,7 @@ _NO_THING: Final = frozenset({"", "in", "at", "and", "so"})
 
 
 def _names_a_kind(words: Sequence[str], thing: str) -> bool:
-    """Whether the thing stands before another noun: a train station is no train."""
+    """Whether the thing is before another noun: a train station is not a train."""
     after = [following for word, following in pairwise(words) if same_word_form(word, thing)]
     return bool(after) and not any(
         word in _SMALL or _PLACED.fullmatch(word) or word in _SEEN or word.endswith(("s", "ed", "ing"))
@@ -125,7 +125,7 @@ _SEEN: Final = frozenset({"visible", "present", "there"})
 
 
 def compares(word: str) -> bool:
-    """Whether a word may be a comparative: more, fewer, taller. It can stand before or after what it compares."""
+    """Whether a word may be a comparative: more, fewer, taller. It can be before or after the compared things."""
     return word in ("more", "fewer", "less", "worse") or (len(word) > _LONGEST_STEM and word.endswith("er"))
 
 

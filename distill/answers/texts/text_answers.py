@@ -1,7 +1,7 @@
 """Compares answers that are words, in English first: "a red umbrella" and "She holds a red umbrella".
 
-The comparison goes from the strictest form to the loosest: the same words, another spelling of them ("hot dog" and
-"hotdog"), a sentence that states them, other words. `distill.answers.verdicts` decides which answers come here.
+The comparison starts with the strictest form and ends with the loosest: the same words, another spelling ("hot dog"
+and "hotdog"), a sentence that states them, other words. `distill.answers.verdicts` decides which answers come here.
 """
 
 import re
@@ -59,7 +59,7 @@ def looks_mathematical(text: str) -> bool:
 def without_number(text: str) -> CompareResult:
     """Compares a prediction without a number with a gold number.
 
-    "A dog" is wrong. "Several" and "XII" may stand for a number, so they are undecided.
+    "A dog" is wrong. "Several" and "XII" may mean a number, so they are undecided.
     """
     words = set(tokens(text))
     if NONE_THERE.match(text) and affirms(NONE_THERE.sub("", text)):

@@ -28,7 +28,7 @@ _SO_POLAR = re.compile(r"(?:\b(?:so|thus|hence|therefore),?|[,.!:])\s(?:it is\s)
 
 
 def compare_polar(text: str, words: Sequence[str], gold: str, question: str) -> CompareResult | None:
-    """Compares a text with a gold yes, no, true or false; None where the gold answer is none of them."""
+    """Compares a text with a gold yes, no, true or false; None if the gold answer is another text."""
     if gold in _POLAR:
         return _compare_english(text, words, _POLAR[gold], question)
     if gold not in _FOREIGN_POLAR:

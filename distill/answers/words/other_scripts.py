@@ -1,8 +1,8 @@
 """Texts of other scripts in one spelling: simplified characters, no blanks between them, Arabic without articles.
 
-Also whether a Chinese or Japanese sentence states the gold text: 它在左边, 图中的水果是苹果, 犬がいます. Around the
-gold text only words that state it may stand: none that denies, doubts or adds another answer. Only words are compared
-in this spelling; numbers, units, dates and times are read from the text as written.
+Also whether a Chinese or Japanese sentence states the gold text: 它在左边, 图中的水果是苹果, 犬がいます. Words around
+the gold text must only state it, and must not deny, doubt or add another answer. Only words are compared in this
+spelling; numbers, units, dates and times are read from the text as written.
 """
 
 import re

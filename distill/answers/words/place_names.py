@@ -1,7 +1,7 @@
 """Countries by any of their names: Czechia and Czech Republic, Côte d'Ivoire, Elfenbeinküste and Ivory Coast.
 
-The names of today in many languages are those of the Unicode CLDR (the Babel library); official and older names that
-CLDR does not have are listed here.
+Present names in many languages come from the Unicode CLDR (the Babel library); official and older names that CLDR
+lacks are listed here.
 """
 
 import re
@@ -95,7 +95,7 @@ def _country_code(text: str) -> tuple[str, str] | None:
 
 
 def _plain(name: str) -> str:
-    """Lower case without accents and punctuation; "&" and "St." as CLDR has them stand for "and", "saint"."""
+    """Lower case without accents and punctuation; "&" and "St." (the forms of CLDR) become "and" and "saint"."""
     name = name.casefold().replace("’", "'").replace("&", " and ").replace("st.", "saint")
     if not name.isascii():
         name = "".join(sign for sign in unicodedata.normalize("NFKD", name) if not "\u0300" <= sign <= "\u036f")

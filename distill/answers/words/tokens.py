@@ -34,7 +34,7 @@ def tokens(text: str) -> tuple[str, ...]:
 
 
 def only_place(sought: Sequence[str], words: Sequence[str]) -> int | None:
-    """Where the words of `sought` stand among `words`, if they stand there once."""
+    """The position of the words of `sought` in `words`, if they occur there once."""
     sought, words = tuple(sought), tuple(words)
     places = [start for start in range(len(words)) if sought and words[start : start + len(sought)] == sought]
     return places[0] if len(places) == 1 else None

@@ -1,7 +1,7 @@
 """Images in base64 within the text of a table: recognised, decoded, and found again in the file.
 
-A cell of CSV, TSV, JSON or JSON lines that holds such an image becomes a `Base64Image`: the same text, with the range
-of the file that it was read from. A reference to the image is that range, so no copy of it is kept.
+A cell of CSV, TSV, JSON or JSON lines with such an image becomes a `Base64Image`: the same text, with its range in
+the file. A reference to the image is that range, so no copy of it is kept.
 """
 
 import base64

@@ -1,6 +1,6 @@
-"""Remembers the images that this process has decoded, so that it checks none of them twice.
+"""Remembers the images that this process has decoded, so that it checks each image once.
 
-A check of a recipe reads every source twice: for what it holds, and for what it shares with the test data.
+A check of a recipe reads every source twice: for its content, and for its overlap with the test data.
 """
 
 from distill.data.images import image_files

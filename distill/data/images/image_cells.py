@@ -58,7 +58,7 @@ WHOLE: Part = "", 0, 0
 
 
 def part_of_file(cell: Any) -> Part:
-    """What an image cell says of its range or its cell of a file; WHOLE for all of it. Raises ImageError."""
+    """The range or the table cell that an image cell names; WHOLE for a whole file. Raises ImageError."""
     if "column" in cell and "row" in cell:
         column, row = cell["column"], cell["row"]
         if not (isinstance(column, str) and column and isinstance(row, int) and row >= 0):

@@ -126,8 +126,8 @@ def opacity(data: bytes, *, max_pixels: int) -> NDArray[np.uint8] | None:
 def check(data: bytes, *, max_pixels: int) -> None:
     """Raise what `decode` would raise, in less time: for asking whether an image is sound, not for its pixels.
 
-    The whole stream of a JPEG is read and its every coefficient decoded; only the way from coefficients to pixels,
-    on which nothing can fail, is taken at an eighth of the size.
+    The whole stream of a JPEG is read and all coefficients are decoded. Only the step from coefficients to pixels,
+    which cannot fail, is done at an eighth of the size.
     """
     image = _open(data, max_pixels)
     if image.format != "JPEG" or image.mode not in ("RGB", "L"):
@@ -170,7 +170,7 @@ def is_portable(data: bytes, *, max_pixels: int) -> bool:
 
 
 def read_bytes(ref: ImageRef) -> bytes:
-    """The encoded bytes of an image, wherever they lie.
+    """The encoded bytes of an image, from any kind of place.
 
     Raises ImageError: missing_image, unreadable_image, too_many_bytes, or changed_image when the bytes are no
     longer those that the sample was made from.
@@ -217,7 +217,7 @@ def get_object(address: str, offset: int = 0, length: int = 0) -> bytes:
 
 
 def own_file(ref: ImageRef) -> Path | None:
-    """The file of this machine that holds nothing but this image, once it was read; None for a row of a table."""
+    """The file of this machine that holds only this image, after it was read; None for a row of a table."""
     if is_store_address(ref.path):
         return stored_images.file_of(ref.sha256)
     return None if ref.column else Path(ref.path)

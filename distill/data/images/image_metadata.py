@@ -1,9 +1,9 @@
 """JPEG and PNG files without what cameras and programs write beside the pixels.
 
-EXIF (with the place where a photo was taken), XMP, IPTC, comments, previews and data after the end of the image
-are left out; the compressed pixels and what decoders need to read them (tables, colour profiles, gamma) stay byte for
-byte, so every decoder gives the same pixels as before. Knows nothing of orientation: `image_files.portable`
-only lets files pass that need no turning.
+EXIF (with the place of a photo), XMP, IPTC, comments, previews and data after the end of the image are left out. The
+compressed pixels and the data that decoders need (tables, colour profiles, gamma) stay byte for byte, so every
+decoder gives the same pixels as before. Knows nothing of orientation: `image_files.portable` only lets files pass
+that need no turning.
 """
 
 import re

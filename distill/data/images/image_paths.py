@@ -47,7 +47,7 @@ def _is_blob_of(root: Path, path: Path) -> bool:
 def similar_name(path: Path) -> str:
     """What to say of a missing file that is there under a name that looks the same or nearly so; else nothing.
 
-    Some disks do not tell such names apart, so a table written on one may have the other name.
+    Some file systems treat such names as equal, so a table written there may have the other name.
     """
     if path_exists(path):
         return ""

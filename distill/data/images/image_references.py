@@ -25,7 +25,8 @@ _FILES_REMEMBERED = 4096
 
 
 class ImageReferences:
-    """Makes references to the images of a source; remembers what it has checked, for several questions an image."""
+    """Makes references to the images of a source; remembers checked images, because several questions may share an
+    image."""
 
     def __init__(self, source: DataSource, table: SourceTable, decode: Callable[[int], bool]) -> None:
         self._source, self._table, self._decode = source, table, decode
@@ -63,7 +64,7 @@ class ImageReferences:
         return ImageRef(sha256=digest, path=row.table, column=cell.column, row=row.table_row, index=cell.index)
 
     def _file(self, names: tuple[str, ...], part: Part, *, decode: bool) -> ImageRef:
-        """A reference to the first of these files that is there; what was found is kept by the names in the rows.
+        """A reference to the first of these files that exists; the result is cached by the names in the rows.
 
         Of threads that want the same file at the same time one reads it.
         """
@@ -109,7 +110,7 @@ class ImageReferences:
         return self._read(ref) if decode else _seen(ref)
 
     def _look_up_stored(self, names: tuple[str, ...], part: Part, *, decode: bool) -> ImageRef:
-        """A reference to the first of these objects that is there; it is fetched with one request."""
+        """A reference to the first of these objects that exists; it is fetched with one request."""
         root, outside = self._table.root_address, self._source.allow_outside_root
         *others, last = (stored_images.address_within(root, name, allow_outside=outside) for name in names)
         for address in others:
@@ -149,7 +150,7 @@ def _unread(path: str, part: Part) -> ImageRef:
 
 
 def _seen(ref: ImageRef) -> ImageRef:
-    """A reference to a file that is there and not empty; its place stands for its bytes. Raises ImageError."""
+    """A reference to an existing file that is not empty; its path identifies the bytes. Raises ImageError."""
     try:
         if not Path(ref.path).stat().st_size:
             raise ImageError("empty_image", f"{ref.path}: the image has no bytes")

@@ -1,8 +1,8 @@
 """Images in a store: each is fetched once to a folder of this machine and found there by its sha256.
 
 The file is the same whether the image came from an object of its own, a row of a table, or a shard of a run
-(distill/units/image_shards.py). As all requests to a store, a request that fails for a passing reason is sent again
-for hours, so an outage is never counted as a fault of an image.
+(distill/units/image_shards.py). Like all requests to a store, a request with a temporary failure is sent again for
+hours, so an outage does not count as a fault of an image.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """JSON of a user's data, read without rounding its whole numbers and without losing one of two equal keys.
 
-Most JSON readers make a float of a whole number beyond 64 bits, and so change its digits. Here it becomes a text that
-holds them: an id or a gold answer stays what it is.
+Most JSON readers make a float of a whole number beyond 64 bits, and so change its digits. Here it becomes a text with
+all digits, so an id or a gold answer does not change.
 """
 
 import json

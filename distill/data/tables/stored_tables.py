@@ -1,8 +1,8 @@
 """Tables in a store as files of this machine.
 
-A table is fetched when its first row is read, and again only when the store has another object under its name: name,
-size and ETag tell. Until then an empty file stands in its place, so that a folder in a store is read like a local
-folder. Fetched files may be deleted while no command runs.
+A table is fetched when its first row is read. It is fetched again only if name, size or ETag of the object differ.
+Until then an empty file has its place, so a folder in a store is read like a local folder. Fetched files may be
+deleted while no command runs.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class StoredFile:
 
 
 def look_up(address: str) -> tuple[Path, Mapping[Path, StoredFile]]:
-    """The path that stands for a table or a folder of tables, and what each file of it is a copy of.
+    """The path of the copies of a table or a folder of tables, and the object of each copy.
 
     Raises DataError where there is no such object, and no object below such a folder.
     """
@@ -57,7 +57,7 @@ def look_up(address: str) -> tuple[Path, Mapping[Path, StoredFile]]:
 
 
 def address_of(path: Path) -> str:
-    """The address that a path of a copy, or of a folder of copies, stands for."""
+    """The address of which a path is the copy, or the folder of copies."""
     scheme, bucket, *names = path.relative_to(files_folder() / "tables").parts
     return "/".join([f"{scheme}://{bucket}", *names])
 

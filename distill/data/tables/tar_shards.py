@@ -3,7 +3,7 @@
 A key is the name of a member up to the first dot after its folders. `image` has the images of a row, in the order of
 the shard, as ranges of the file; the fields of KEY.json are columns; every member is the column of its ending. Only
 heads of members and texts are read here, images where they are needed. The libraries webdataset and datasets give the
-bytes of members and not their positions, and group only members that stand side by side.
+bytes of members but not their positions, and group only adjacent members.
 """
 
 import codecs
@@ -40,7 +40,7 @@ def tar_rows(file: Path, name: str) -> Iterator[Mapping[str, Any] | str]:
 
 
 def _members(file: Path, opened: BinaryIO) -> dict[str, list[tuple[str, _Member]]]:
-    """Ending and place of the members of each key. They need not stand side by side."""
+    """Ending and place of the members of each key. They need not be next to each other."""
     keys: dict[str, list[tuple[str, _Member]]] = {}
     with tarfile.open(fileobj=opened, mode="r:", encoding="utf-8", errors="replace") as shard:
         while (member := shard.next()) is not None:

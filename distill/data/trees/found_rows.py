@@ -65,7 +65,7 @@ def write_found(given: Path, files: Sequence[Path], out: Path) -> str | None:
     rows = _with_numbers(_with_folders(rows, folder), folder)
     clear = [row for row in rows if not any(value is CONFLICT and _matters(name) for name, value in row.items())]
     if not clear:
-        raise UnclearRowsError("the records of each question say different things")
+        raise UnclearRowsError("a question has several records with different answers")
     write_rows(out, ({name: value for name, value in row.items() if value is not CONFLICT} for row in clear))
     where = "files beside the images" if questions.file is None else f"{questions.records.name} in {questions.file}"
     joins = f"; joined: {', '.join(said)}" if said else ""

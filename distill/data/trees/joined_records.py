@@ -1,8 +1,8 @@
 """Tables that are joined by ids: each question with the record of its image, and with the one of its answer.
 
-An id counts where its name says of what it is (`image_id` and a table `images`, or `question_id` in both), where each
-question finds it, and where the other table has it once. A bare number counts for the key of an exam alone: a letter
-of a choice for each question.
+An id counts under three conditions: its name says what it refers to (`image_id` and a table `images`, or
+`question_id` in both), each question finds a record, and the other table has each id once. A bare number counts for
+the key of an exam alone: a letter of a choice for each question.
 """
 
 import re
@@ -65,7 +65,7 @@ def joined(table: Records, others: Sequence[Records]) -> tuple[list[Row], list[s
 
 
 def _merged(row: Row, record: Row, key: str, name: str, of_question: bool) -> Row:
-    """A row with the fields of a record; where both have one of a name, that of the row keeps it.
+    """A row with the fields of a record; if both have a field, the value of the row stays.
 
     What a record of an image or another thing asks or answers is not the question's.
     """

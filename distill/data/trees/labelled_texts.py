@@ -66,7 +66,7 @@ def _records_of(block: list[tuple[str, str]]) -> Iterator[Row]:
 
 
 def _pairs(text: str) -> list[tuple[str, str]] | None:
-    """The labels of a text with what they say; None where something between them has no label."""
+    """The labels of a text with their values; None if a part of the text has no label."""
     pairs: list[tuple[str, str]] = []
     open_label = False
     for line in text.splitlines():

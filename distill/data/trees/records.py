@@ -214,7 +214,7 @@ def _answered(row: Row) -> Row:
 
 
 def _flattened(rows: Sequence[Row]) -> tuple[list[Row], list[dict[str, list[Row]]]]:
-    """The fields of each record, those of nested objects too, and the lists of records in it."""
+    """The fields of each record and of its nested objects, and the lists of records in it."""
     leaves = [dict(_leaves(row, ())) for row in rows]
     paths = list(dict.fromkeys(path for row in leaves for path in row))
     counts = Counter(path[-1] for path in paths)

@@ -147,7 +147,7 @@ class Number(NamedTuple):
 
 
 def is_year(number: Number) -> bool:
-    """Whether a number may be a year, and so the name of what stands under it."""
+    """Whether a number may be a year, and so the name of a column or row."""
     return 1900 <= number.value <= 2100 and number.unit == 1
 
 
@@ -325,7 +325,8 @@ def _digits(match: re.Match[str]) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def _read_number(written: str) -> Number | None:
-    """A number's value, one of its last place, and whether it is a percentage; None for one that goes on ("8,6")."""
+    """A number's value, one unit of its last place, and whether it is a percentage; None for a number that continues
+    ("8,6")."""
     match = _PARTS_OF_NUMBER.fullmatch(written)
     assert match is not None
     digits, percent, scale, more = match.groups()

@@ -237,7 +237,7 @@ class EquationReader:
         side.crossed |= token == "x"
 
     def _goes_on(self, at: int) -> bool:
-        """Whether an expression goes on behind a comma: "27 plus 17 is 44, plus 10 is 54", "5.2 minus 3, or 2.2"."""
+        """Whether an expression continues after a comma: "27 plus 17 is 44, plus 10 is 54", "5.2 minus 3, or 2.2"."""
         after, then = self._token(at + 1), self._token(at + 2)
         side = self.chain[-1]
         if not side.numbers or not (side.operators or len(self.chain) > 1):

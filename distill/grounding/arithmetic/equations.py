@@ -155,7 +155,7 @@ def find_equation_claims(
 
 
 def _is_negated(part: str, behind: str) -> bool:
-    """Whether a part of a sentence, or what stands behind it, denies what the part states."""
+    """Whether a part of a sentence, or the text after it, denies the statement of the part."""
     return _NEGATED.search(_SAID_OF_RESULT.sub("", part)) is not None or _TAKEN_BACK.match(behind) is not None
 
 
@@ -163,7 +163,7 @@ def _is_negated(part: str, behind: str) -> bool:
 def _read_chains(before: str, part: str, after: str) -> tuple[tuple[list[Side], ...], int]:
     """The chains of a part of a sentence between these characters, and how many tokens it has.
 
-    Their numbers are counted from the part's first one. Parts repeat, because a letter stands for each number.
+    Their numbers are counted from the part's first one. Parts repeat, because each number is replaced by a letter.
     """
     reader = EquationReader(before + part + after, len(before), len(before) + len(part))
     return tuple(reader.chains()), len(reader.tokens)
@@ -232,7 +232,7 @@ def _in_dollars(left: Side, right: Side, numbers: Sequence[Number]) -> bool:
 
 
 def _of_shares(side: Side, numbers: Sequence[Number]) -> bool:
-    """Whether percentages, and they alone, stand before the "of" of a side: "700 - 20% of 700"."""
+    """Whether only percentages are before the "of" of a side: "700 - 20% of 700"."""
     marks = [at for at, token in enumerate(side.tokens) if token == MARK]
     shares = {at + 1 for at, n in zip(marks, side.numbers, strict=False) if numbers[n].percent}
     return shares == {at for at, token in enumerate(side.tokens) if token == "of"}
@@ -284,7 +284,7 @@ def _check_percentage(chain: list[Side], numbers: Sequence[Number], offset: int)
 
 
 def _compare_sides(left_side: Side, right_side: Side, numbers: Sequence[Number]) -> tuple[bool, float | None] | None:
-    """Whether two sides agree, and what should stand on the side that is one number; None without values."""
+    """Whether two sides agree, and the correct value of the side that is one number; None without values."""
     left_values, right_values = (
         list(side_values(left_side, right_side, numbers)),
         list(side_values(right_side, left_side, numbers)),

@@ -1,4 +1,4 @@
-"""The value of a written expression, and whether a number as written stands for a value."""
+"""The value of a written expression, and whether a written number can be the rounding of a value."""
 
 import math
 from collections.abc import Sequence

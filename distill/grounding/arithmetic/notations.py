@@ -54,7 +54,8 @@ _SPACED_DASH: Final = re.compile(r"\s*—\s*(?![\d(])")
 
 
 def plain_notation(text: str) -> str:
-    """The text with these notations written out; most texts hold none of them and pass in a few looks."""
+    """The text with these notations written out. Most texts have no such notation, and a few quick checks are
+    enough."""
     if "\n" in text:
         if _RULE_LINE.search(text):
             text = _COLUMNS.sub(r"\1 \2 \3 = ", text)

@@ -1,7 +1,7 @@
-"""Regular expressions that search for a letter first, and then check what stands before it.
+"""Regular expressions that search for a letter first, and then check the text before it.
 
-Python tries a pattern that begins with a look behind or a beginning of a word at every character, and one that begins
-with a letter only where this letter stands: 3 to 13 times faster on sentences.
+Python tries a pattern that begins with a look-behind or a word boundary at every character. It tries a pattern that
+begins with a letter only at this letter, which is 3 to 13 times faster on sentences.
 """
 
 import re
@@ -47,7 +47,7 @@ def _beginnings(pattern: str) -> tuple[list[str], str]:
 
 
 def _split_choice(pattern: str) -> Iterator[str]:
-    """What stands between the bars of a pattern that are inside no group."""
+    """The parts of a pattern between the bars outside groups."""
     depth = start = 0
     for atom in _ATOM.finditer(pattern):
         depth += (atom[0] == "(") - (atom[0] == ")")

@@ -81,5 +81,5 @@ def find_unit_claims(
 
 @lru_cache(maxsize=1)
 def _is_scaled(text: str) -> bool:
-    """Whether a text is about a map or a drawing, of which a length stands for a real one: "2 cm are 1 km"."""
+    """Whether a text is about a map or a drawing, where a length represents a real length: "2 cm are 1 km"."""
     return _SCALED.search(text) is not None

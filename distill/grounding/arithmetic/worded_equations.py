@@ -1,4 +1,4 @@
-"""Arithmetic in words: sentences of a canonical text that state a sum, a difference, a share and the like.
+"""Arithmetic in words: sentences of a canonical text that state a sum, a difference, a share or a similar result.
 
 Each pattern has the words by which it is found, the pattern, in which N is a number, and what its numbers must
 satisfy. Knows English. A sentence without a word for the operation is not read.

@@ -1,7 +1,8 @@
 """Labels of a chart's table in a text, and strange labels: names in a label's place that the table does not have.
 
-A strange label is a colour (month, day, quarter) beside a table whose labels are colours, "the X bar" of an unknown
-X, or an unknown name with its own number. A name that shares a word with table or question is not strange.
+There are three kinds of unknown labels: a colour (month, day, quarter) if the labels of the table are colours, "the X
+bar" with an unknown X, and an unknown name with its own number. A name that shares a word with table or question is
+not strange.
 """
 
 import re
@@ -156,7 +157,7 @@ def _strange_parts(
 
 
 def _is_whole_word(text: str, lower: str, start: int, end: int, label: str) -> bool:
-    """Whether a label found in the text stands there as a word, and a year not inside a longer number."""
+    """Whether a label found in the text is a whole word there, and a year is not inside a longer number."""
     before, after = lower[start - 1 : start], lower[end : end + 1]
     if before.isalnum() or after.isalnum():
         return False
@@ -167,7 +168,7 @@ def _is_whole_word(text: str, lower: str, start: int, end: int, label: str) -> b
 
 @lru_cache(maxsize=1 << 10)
 def _strange_words(kind: frozenset[str], words: frozenset[str]) -> tuple[str, ...]:
-    """The words of a kind that are not in the table, nor a short form or another spelling of a word in it."""
+    """The words of a kind that are not in the table, also not in a short form or another spelling."""
     known_words = words | ({"gray", "grey"} if words & {"gray", "grey"} else set())
     if kind in (MONTHS, DAYS):
         starts = {word[:3] for word in words & kind}
@@ -177,7 +178,8 @@ def _strange_words(kind: frozenset[str], words: frozenset[str]) -> tuple[str, ..
 
 @lru_cache(maxsize=1 << 15)
 def _is_strange(phrase: str, words: frozenset[str], familiar: frozenset[str]) -> bool:
-    """Whether a phrase could be a label and shares no word with any label, nor the beginning of one."""
+    """Whether a phrase could be a label, and shares no word and no beginning of a word with the labels of the
+    table."""
     parts = _WORD.findall(phrase)
     return bool(parts) and not any(
         part in _GENERIC

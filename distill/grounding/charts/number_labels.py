@@ -1,6 +1,6 @@
 """Which label a number of a rationale belongs to: the labels named before it, in its row, or directly behind it.
 
-Whether the number stands under that label in the table is decided by `distill.grounding.check`. Knows English.
+`distill.grounding.check` decides whether the number belongs to this label in the table. Knows English.
 """
 
 from typing import Final

@@ -35,7 +35,7 @@ _JOIN_FILLERS: Final = word_set(
 
 @_cache_short("")
 def find_joiner(gap: str) -> str:
-    """The word or sign by which two labels stand in one row ("A and B", "A + B"); empty when they do not."""
+    """The word or sign that joins two labels in one row ("A and B", "A + B"); empty if they are not joined."""
     joiner = ""
     for token in TOKEN.findall(gap.lower()):
         if token in _JOINERS:

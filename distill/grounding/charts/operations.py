@@ -78,7 +78,7 @@ def comparison_holds(sign: str, left: Item, right: Item) -> bool:
 
 
 def read_comparison(lower: str, end: int) -> str:
-    """What a number is by the words after its `end`: a difference ("5 more"), a ratio ("2 times"), or neither."""
+    """The kind of a number by the words after its `end`: a difference ("5 more"), a ratio ("2 times"), or another."""
     match = _COMPARATIVE.match(lower, end, end + _NEAR) if lower[end : end + 1] in _WORD_FOLLOWS else None
     return "" if match is None else match.lastgroup or ""
 
@@ -117,7 +117,7 @@ def step_results(steps: Iterable[str], operands: Sequence[float]) -> list[float]
 
 
 def is_close(item: Item, value: float, tolerance: float, hedged: bool) -> bool:
-    """Whether a number as written can stand for a value: its rounding, its scale, its percent sign."""
+    """Whether a written number can be a value, by its rounding, its scale and its percent sign."""
     number = item.number
     assert number is not None
     slack = max(tolerance, ROUNDING_LIMIT if hedged else 0.0) * abs(value) + 1e-9

@@ -1,4 +1,4 @@
-"""The recipe's section about ablations: which arms are compared, over which seeds, and what they are to show.
+"""The recipe's section about ablations: the arms, the seeds, and the claims to test.
 
 Part of the recipe models. What an arm changes is worked out by distill/ablation/arms.py.
 """
@@ -55,11 +55,12 @@ class Study(Section):
     question: str = ablate_key(..., "The question that the study answers.")
     arms: tuple[Name, ...] = ablate_key(..., "The arms that are compared.", strict=False)
     reference: Name = ablate_key(REFERENCE, "The arm that the other arms of this study are compared with.")
-    claims: tuple[Claim, ...] = key((), "Statements that the results support or not.", strict=False)
+    claims: tuple[Claim, ...] = key((), "Statements that the study tests.", strict=False)
     kind: Literal["compare", "scaling", "teacher_fit"] = ablate_key(
         "compare",
         "compare: differences between arms. scaling: also fit a curve of accuracy over the number of traces. "
-        "teacher_fit: also test whether the filter ranks the teachers as the accuracy of their students does.",
+        "teacher_fit: also test whether the filter's ranking of the teachers equals the ranking of their students "
+        "by accuracy.",
     )
     notes: tuple[str, ...] = ablate_key((), "Remarks that a reader needs to interpret the results.", strict=False)
 

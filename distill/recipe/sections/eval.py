@@ -74,7 +74,7 @@ class Eval(Section):
     )
     temperature: float = eval_key(
         0.0,
-        "0: greedy replies. Larger: each reply is drawn at this temperature, from `seed`; embedded students only.",
+        "0: greedy replies. Larger: each reply is sampled at this temperature, from `seed`; embedded students only.",
         omit_default="eval",
         ge=0,
         usual=(0, 1),

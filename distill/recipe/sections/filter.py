@@ -101,7 +101,7 @@ class CorpusSignal(Section):
 
 
 class ContaminationSignal(Section):
-    """Whether question and image stand in a test set."""
+    """Whether question and image are in a test set."""
 
     sources: tuple[str, ...] | None = signals_key(
         None, "Data sources of the recipe that no stage may train on; default: the source of [eval].", strict=False
@@ -302,7 +302,7 @@ class Filter(Section):
     repetition: RepetitionSignal = key(RepetitionSignal(), "How much a trace repeats itself.")
     duplicates: DuplicatesSignal = key(DuplicatesSignal(), "Near duplicates among the traces of one question.")
     grounding: GroundingSignal = key(GroundingSignal(), "Whether the rationale agrees with the chart's table.")
-    contamination: ContaminationSignal = key(ContaminationSignal(), "Whether question and image stand in a test set.")
+    contamination: ContaminationSignal = key(ContaminationSignal(), "Whether question and image are in a test set.")
     corpus: CorpusSignal = key(CorpusSignal(), "Near duplicates among all traces of the run.")
     sensitive: SensitiveSignal = key(SensitiveSignal(), "Personal data and unwanted words.")
     student: StudentSignal = key(StudentSignal(), "How well traces fit the untuned student.")

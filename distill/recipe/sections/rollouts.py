@@ -18,13 +18,13 @@ class Rollouts(Section):
 
     teacher: Name = train_key(
         ...,
-        "The teacher that scores the replies: one whose traces an earlier stage of this student learned from. Its "
-        "backend must be able to score texts (embedded, vllm).",
+        "The teacher that scores the replies. An earlier stage of this student must have learned from its traces. "
+        "Its backend must be able to score texts (embedded, vllm).",
     )
     top_k: int = train_key(20, "Number of likeliest tokens that the teacher gives for each position.", ge=1, le=20)
     attempts: int = train_key(1, "Replies of the student to each question.", ge=1, le=64, usual=(1, 16))
     temperature: float = train_key(
-        1.0, "Temperature at which the replies are drawn; 0: the likeliest tokens.", ge=0, usual=(0, 1.5)
+        1.0, "Sampling temperature of the replies; 0: the likeliest tokens.", ge=0, usual=(0, 1.5)
     )
     answered: int | None = train_key(
         None,

@@ -34,13 +34,13 @@ class Rounds(Section):
     )
     questions: Name = rounds_key(
         ASKED,
-        "The source whose questions the student answers; those that it fails go to the teachers. With questions "
-        "that the student has not learned from, it shows more failures. Default: the questions of the first pass.",
+        "The source whose questions the student answers; the teachers get the questions that it fails. Questions "
+        "that the student has not learned from give more failures. Default: the questions of the first pass.",
     )
     validation: Name | None = rounds_key(
         None,
-        "The source whose questions decide whether a round helps. It is never trained on and never the test set; "
-        "default: a part of `questions` that `hold_out` splits off.",
+        "The source whose questions decide whether a round helps. It is not trained on and must not be the test "
+        "set; default: a part of `questions` that `hold_out` splits off.",
     )
     hold_out: float = key(
         0.1,
@@ -55,13 +55,13 @@ class Rounds(Section):
     )
     attempts: int = rounds_key(
         1,
-        "Number of replies of the student to each question: the first is greedy, the others are sampled at "
+        "Number of replies of the student to each question: the first reply is greedy, the others are sampled at "
         "`temperature`.",
         ge=1,
         le=64,
         usual=(1, 16),
     )
-    temperature: float = rounds_key(0.8, "Temperature of the drawn replies.", gt=0, usual=(0.2, 1.5))
+    temperature: float = rounds_key(0.8, "Temperature of the sampled replies.", gt=0, usual=(0.2, 1.5))
     most_right: float = rounds_key(
         0.0,
         "A question goes back when some reply is wrong and at most this share of its replies is right.",
@@ -121,8 +121,8 @@ class Rounds(Section):
     )
     max_common_answer_growth: Share = key(
         0.2,
-        "Guard: the rounds end when the share of the most frequent answer is larger, by more than this, than in "
-        "the first pass and than the share of the most frequent gold answer.",
+        "Guard: the rounds end when the share of the most frequent answer exceeds two shares by more than this "
+        "value: its share in the first pass, and the share of the most frequent gold answer.",
         because="it decides which finished round is the last; their files stay",
     )
 

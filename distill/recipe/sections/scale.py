@@ -43,8 +43,8 @@ class Placement(Section):
     )
     restarts: int = key(
         100,
-        "How often lost agents on a Ray cluster are started again, in the whole run; for a training, how often it "
-        "starts again after a loss.",
+        "Number of lost agents on a Ray cluster that are started again, in the whole run; for a training, number "
+        "of restarts after a loss.",
         because="agents do the same work everywhere",
         ge=0,
     )

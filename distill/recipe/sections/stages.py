@@ -62,8 +62,8 @@ class Loss(SpanWeights):
     normalise: Literal["tokens", "spans"] = train_key(
         "tokens",
         "tokens: every token has the same weight. spans: every part of a row has the same weight, so that long "
-        "rationales do not outweigh answers; the rationale then has a third of the loss or less, and accuracy fell "
-        "in the case measured (see train.md, Loss).",
+        "rationales do not outweigh answers. With spans, the rationale has a third of the loss or less, and "
+        "accuracy fell in the only measured case (docs/train.md, Loss).",
     )
     final: SpanWeights | None = key(
         None, "Weights at the last step, reached in equal parts from those at the first step; default: constant."
@@ -76,8 +76,8 @@ class Distill(Section):
 
     weight: Share = train_key(
         0.5,
-        "Weight of the divergence from the teacher. The likelihood of the text has the rest, and all of it where a "
-        "token has no distribution.",
+        "Weight of the divergence from the teacher; the likelihood of the text has the rest. A token without a "
+        "distribution has the likelihood only.",
         usual=(0.05, 1),
     )
     top_k: int = train_key(
@@ -90,8 +90,8 @@ class Visual(Section):
 
     teacher: Name | None = train_key(
         None,
-        "The teacher that scores the traces; default: each trace is scored by the teacher that wrote it. Its "
-        "backend must be able to score texts (embedded, vllm).",
+        "The teacher that scores the traces; default: the teacher that wrote the trace. Its backend must be able "
+        "to score texts (embedded, vllm).",
     )
     strength: float = train_key(
         0.5,
@@ -109,13 +109,14 @@ class Preference(Section):
 
     beta: float = train_key(
         0.1,
-        "How close the student stays to its start: with a smaller value it moves further away.",
+        "How close the student stays to its start; a smaller value lets it move further away.",
         gt=0,
         usual=(0.01, 1),
     )
     sft: float = train_key(
         1.0,
-        "Weight of the likelihood of the right traces beside the preference; at 0 they may become less likely too.",
+        "Weight of the likelihood of the right traces beside the preference; at 0, right traces may become less "
+        "likely, too.",
         ge=0,
         usual=(0, 10),
     )
@@ -133,7 +134,7 @@ class Stage(Section):
         '"traces:rollouts": the replies of the student that it starts from, for a stage with `rollouts`.',
     )
     train: tuple[Literal["projector", "language"], ...] = train_key(
-        ..., "The parts that are trained; the vision tower never is.", strict=False, min_length=1
+        ..., "The parts that are trained; the vision tower is always frozen.", strict=False, min_length=1
     )
     start: str | None = train_key(
         None,
@@ -202,11 +203,11 @@ class Stage(Section):
         None, "Learn the teachers' distributions of tokens beside their text; default: the text alone."
     )
     preference: Preference | None = key(
-        None, "Prefer right traces to wrong ones; default: learn from right ones alone.", omit_default="train"
+        None, "Prefer right traces to wrong traces; default: learn only from right traces.", omit_default="train"
     )
     visual: Visual | None = key(
         None,
-        "Weight the tokens of traces by how much the image adds to their likelihood; default: equal weights.",
+        "Give tokens of traces more weight if the image makes them more likely; default: equal weights.",
         omit_default="train",
     )
     rollouts: Rollouts | None = key(
@@ -261,12 +262,14 @@ class Stage(Section):
     )
     report_to: tuple[str, ...] = key(
         (),
-        "Trackers that get the metrics too: trackio, wandb, tensorboard; default: report_to of the recipe.",
+        "Trackers that get the metrics of this stage: trackio, wandb, tensorboard; default: report_to of the recipe.",
         because="it changes only who else gets the metrics",
         strict=False,
     )
     validation: Validation | None = key(
-        None, "Measure the student while it trains; default: not.", compared_by="the keys that change what is learned"
+        None,
+        ("Measurements of the student during training; default: none."),
+        compared_by="the keys that change what is learned",
     )
 
     @property
@@ -289,14 +292,16 @@ class Stage(Section):
             raise ValueError(f"replay.{self.data} is the stage's own data, which it learns anyway; leave it out")
         of_traces = next((name for name in _OF_TRACES if getattr(self, name)), None)
         if of_traces and not is_traces(self):
-            raise ValueError(f"{of_traces} is about traces, which this stage does not learn from")
+            raise ValueError(f"{of_traces} needs a stage that learns from traces, but this stage does not")
         if self.distill and self.target == "answer":
             raise ValueError(
-                "distill: a teacher's answer follows a rationale, which a stage of answers leaves out; remove it"
+                'distill: a teacher\'s answer follows its rationale, but this stage has target = "answer"; remove '
+                "distill"
             )
         if self.visual and self.target == "answer":
             raise ValueError(
-                "visual weighs the tokens of a rationale, which a stage of answers leaves out; remove it"
+                'visual gives weights to the tokens of a rationale, but this stage has target = "answer"; remove '
+                "visual"
             )
         for name, arm in (("preference", PAIRS), ("rollouts", ROLLOUTS)):
             if (getattr(self, name) is not None) != (self.data == f"{TRACES}:{arm}"):
@@ -312,8 +317,8 @@ class Stage(Section):
             raise ValueError('rollouts are learned whole; leave out target = "answer"')
         if self.rollouts is not None and self.validation is not None and self.validation.decides == "loss":
             raise ValueError(
-                "rollouts: the student that a stage starts from has the least loss over its own replies, so the loss "
-                "cannot say which weights are best; set validation.metric to accuracy, or leave out patience and keep"
+                "rollouts: the start student has the smallest loss on its own replies, so the loss cannot select "
+                "the best weights; set validation.metric to accuracy, or leave out patience and keep"
             )
         return self
 
@@ -358,7 +363,8 @@ def learns_rationales(stage: Stage) -> bool:
 
 
 def teachers_before(stages: Sequence[Stage], stage: Stage, teachers: Sequence[str]) -> set[str]:
-    """Those of these teachers whose traces the student has learned from before this stage."""
+    """The teachers whose traces the student has learned from before this stage; `teachers`: all names of the
+    recipe."""
     earlier = [each for each in lineage(stages, stage.name)[:-1] if learns_rationales(each)]
     return {name for each in earlier for name in (each.teachers or teachers)}
 

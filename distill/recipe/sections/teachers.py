@@ -35,7 +35,7 @@ class Price(Section):
 
 
 class BatchFiles(Section):
-    """How a teacher of the backend `batch` is asked; limits are those of the API."""
+    """How the run asks a teacher of the backend `batch`; set the limits of your API."""
 
     max_requests: int = key(
         50_000, "Largest number of requests in a file.", because="it says how requests are sent", ge=1
@@ -327,7 +327,7 @@ class Teacher(Section):
         if "{answer}" in self.prompt and not self.hinted:
             raise ValueError("prompt shows the gold {answer}; set hinted = true, and the traces are marked as hinted")
         if "{cues}" in self.prompt and self.cues is None:
-            raise ValueError('prompt has {cues}; say what it shows: cues = "ocr", or a key of the meta of the rows')
+            raise ValueError('prompt has {cues}; set its content: cues = "ocr", or a key of the meta of the rows')
         if self.cues is not None and "{cues}" not in self.prompt:
             raise ValueError(f"cues = {self.cues!r}, but the prompt does not contain {{cues}}")
         if self.hinted and "{answer}" not in self.prompt:

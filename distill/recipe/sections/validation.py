@@ -32,7 +32,7 @@ class Validation(Section):
         "not trained on.",
     )
     metric: Literal["loss", "accuracy"] = train_key(
-        "loss", 'What "better" means: a smaller loss or a higher accuracy.'
+        "loss", "The measure that decides which student is better: a smaller loss or a higher accuracy."
     )
     patience: int | None = train_key(
         None,
@@ -41,7 +41,7 @@ class Validation(Section):
         usual=(2, 50),
     )
     keep: Literal["best", "last"] = train_key(
-        "last", "Which weights the stage saves: those of the best measurement, or those of its last step."
+        "last", "The weights that the stage saves: the weights of the best measurement, or of the last step."
     )
     gallery: int = key(
         24,

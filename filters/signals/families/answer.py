@@ -1,7 +1,7 @@
 """Does a trace's answer agree with the gold answer? One typed, three-valued verdict a trace.
 
-The judging itself is `distill.answers.verdicts`, the same code the evaluation uses. A sample without gold has no
-verdict, and neither has a trace without an answer: the trace's outcome covers that.
+The judging itself is `distill.answers.verdicts`, the same code the evaluation uses. A sample without a gold answer
+has no verdict. A trace without an answer has no verdict either, because its outcome covers this case.
 """
 
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ class Answer(SignalOfEachTrace):
         "answer",
         answer_verdict=("text", "correct, wrong or undecided against the gold answer"),
         answer_relative_error=("number", "distance of a numeric answer from the gold, relative to the gold"),
-        answer_reason=("text", "why the verdict is what it is"),
+        answer_reason=("text", "the reason for the verdict"),
         answer_type=("text", "the type under which the answer was judged"),
     )
 

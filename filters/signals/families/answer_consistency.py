@@ -21,7 +21,10 @@ class Conclusion(SignalOfEachTrace):
     version: ClassVar[str] = "29"
     columns: ClassVar[pa.Schema] = family(
         "conclusion",
-        conclusion=("text", "agrees or contradicts: what the rationale ends in beside the answer that follows it"),
+        conclusion=(
+            "text",
+            ("agrees or contradicts: the conclusion of the rationale compared with the answer after it"),
+        ),
     )
 
     def row(self, sample: Sample, trace: Trace) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Whether the arithmetic written in a trace is correct. Measured on every trace, with or without a chart's table.
 
 `distill.grounding.arithmetic_slips` decides what is a claim and whether it is right. A trace that states no
-arithmetic is `none_stated`, not right. Whether its numbers are those of the picture is measured by `grounding`.
+arithmetic is `none_stated`, not right. `grounding` measures whether its numbers are in the image.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Arithmetic(SignalOfEachTrace):
 
         slips = find_slips(readable(text))
         if not slips.complete and not slips.slips:
-            # A slip is one wherever the reading ended; that there is none was not seen.
+            # A slip that was found counts, but without one the unread part may still have a slip.
             raise TooMuch("more numbers, or more signs around them, than are read of a text of this length")
         return {
             "arithmetic_state": OK,

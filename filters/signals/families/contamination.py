@@ -7,8 +7,8 @@ is a pair too. The same picture under another question ("image") and the same wo
 are reported, for stricter rules. A picture of one colour under another question is no match. n-gram overlap is
 reported as a number and decides nothing.
 
-Text matches when it is the test question or a light edit of it (`filters.matching.question_match`); pictures match
-when their bytes or pixels are equal, or when a perceptual hash proposes and the pixels confirm
+A text matches if it is the test question or a light edit of it (`filters.matching.question_match`). Images match if
+their bytes or pixels are equal, or if a perceptual hash proposes the pair and the pixels confirm it
 (`filters.matching.image_match`).
 """
 
@@ -66,8 +66,8 @@ class Contamination:
         contamination=("text", "what matches a test sample: pair (question and picture), image, text or none"),
         contamination_source=("text", "name of the test set it matches"),
         contamination_sample=("text", "id of the test sample it matches"),
-        contamination_ngram8=("number", "share of the question's runs of 8 words that stand in a test set"),
-        contamination_ngram13=("number", "share of the question's runs of 13 words that stand in a test set"),
+        contamination_ngram8=("number", "share of the question's runs of 8 words that are in a test set"),
+        contamination_ngram13=("number", "share of the question's runs of 13 words that are in a test set"),
         contamination_similarity=("number", "similarity of the wording to the closest compared test question, 0-1"),
     )
 
@@ -77,7 +77,7 @@ class Contamination:
         section = recipe.filter.contamination
         sources = section.sources
         if sources is None:
-            # Evaluation on the questions that teachers are asked measures what was learnt, and is no leak.
+            # An evaluation on the teachers' questions measures memorisation, and is not a leak.
             sources = (recipe.eval.data,) if recipe.eval.data in recipe.data and recipe.eval.data != ASKED else ()
         sources = tuple(dict.fromkeys(sources))
         for name in sources:
@@ -144,7 +144,7 @@ def find_image_groups(
     *,
     max_pixels: int,
 ) -> list[int | None]:
-    """The group of test pictures that each of these pictures belongs to by its pixels. Raises ImageError."""
+    """The group of test images with the same pixels, for each of these images. Raises ImageError."""
     groups = [index.group_of_pixels.get(image_hashes.pixels) for image_hashes in hashes_of_images]
     unmatched = [row for row, group in enumerate(groups) if group is None]
     for position, test_image in image_match.propose_pairs(
@@ -172,7 +172,7 @@ def prepare(recipe: Recipe, folder: Path) -> Contamination:
         )
     except DataError as error:
         raise DataError(
-            f"the filter must read the test sets to tell what leaks from them: {error}\n"
+            f"the filter must read the test sets to find leaks: {error}\n"
             "Name others in filter.contamination.sources; with sources = [] nothing is compared"
         ) from None
     return replace(family_settings, index=str(folder.resolve()), index_sha256=digest)

@@ -1,6 +1,6 @@
 """Whether a trace has the layout that training needs and is complete. Correctness is not measured here.
 
-A text can be truncated although the server reports a normal stop: by a proxy's own limit, by a stop string in the
+A text can be truncated even if the server reports a normal stop: by a limit of a proxy, by a stop string in the
 middle of a sentence, or by a thinking budget that closed the tag for the model. A text whose end leaves this open
 counts as complete.
 """
@@ -95,7 +95,7 @@ def format_problem(reasoning: str, answer: str) -> str | None:
 def _unreadable(text: str) -> bool:
     if "\ufffd" in text:
         return True
-    # In UTF-8 these bytes stand for nothing but themselves.
+    # In UTF-8 these bytes are no part of other characters.
     data = text.encode("utf-8", "surrogatepass")
     return len(data.translate(None, _UNREADABLE)) != len(data)
 

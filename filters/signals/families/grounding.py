@@ -70,7 +70,7 @@ class Grounding:
         return rows
 
     def supported(self, sample: Sample, rationale: str) -> tuple[tuple[int, int], ...]:
-        """Where the numbers of a rationale stand that the chart's table supports; none without a table."""
+        """The positions of the numbers of a rationale that the chart's table supports; empty without a table."""
         from distill.grounding.charts.derivation import read_chart
         from distill.grounding.check import check_rationale
         from distill.grounding.numbers_in_text import plain_text

@@ -1,4 +1,4 @@
-"""Script and language of a rationale, and whether they change or differ from those of its question.
+"""Script and language of a rationale, and whether they change or differ from the question.
 
 The typical case is a teacher that continues in Chinese in the middle of a rationale. Names and labels do not make a
 text mixed: quotes, code, formulas, and words of the question, its gold answers or the chart's table are not counted.
@@ -126,7 +126,7 @@ class Language:
         share, switch_at = 0.0, None
         if letter_counts[dominant] < letters:
             share, switch_at = measure_mix(text, dominant, known())
-        # A text in two languages leaves that of its question.
+        # A text in two languages does not stay in the language of its question.
         main_language = guess.language
         if question_language.guess.language != UNKNOWN and not guess.excludes(question_language.guess):
             main_language = question_language.guess.language

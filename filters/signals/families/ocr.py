@@ -43,8 +43,8 @@ class Ocr:
         ),
         ocr_confidence=("number", "how sure the surest unsupported claim is one, 0-1: doubtful letters make it low"),
         ocr_unsupported=("count", "numbers, names and quotations of the rationale that are not in the picture"),
-        ocr_checked=("count", "claims that could be checked; what is computed from supported numbers is among them"),
-        ocr_unchecked=("count", "claims about which OCR cannot tell"),
+        ocr_checked=("count", "claims that could be checked, including values computed from supported numbers"),
+        ocr_unchecked=("count", "claims that OCR cannot check"),
         ocr_lines=("count", "lines of text in the pictures"),
         ocr_examples=("text", "the first few that are unsupported, how sure, and what OCR read: a JSON list"),
     )

@@ -69,7 +69,7 @@ class Sensitive(SignalOfEachTrace):
         words = 0 if self.words is None else count_listed(text, word_list(self.words))
         found_kinds = [kind for kind, count in kinds.items() if count] + ["word"] * bool(words)
         if checks.left < 0 and not found_kinds:
-            # A finding is one wherever the search ended; that there is none was not seen.
+            # A finding counts, but without one the unread part may still have a finding.
             raise TooMuch("more numbers that may be personal data than are checked")
         return {
             "sensitive_state": OK,
@@ -171,7 +171,7 @@ def emails(text: str, checks: Checks) -> Iterator[str]:
 
 
 def phones(text: str, checks: Checks) -> Iterator[str]:
-    """Numbers with a country code, with an area code in parentheses, or after a word that says what they are."""
+    """Numbers with a country code, with an area code in parentheses, or after a word such as "phone"."""
     plus_end = -1
     for match in checks.of(_PLUS.finditer(text)) if "+" in text else ():
         if 8 <= len(_digits(match[0])) <= 15:
@@ -189,13 +189,13 @@ def phones(text: str, checks: Checks) -> Iterator[str]:
 
 
 def _phone_like(match: re.Match[str]) -> bool:
-    """Whether digits are as many as those of a phone number, which is not set aside for films."""
+    """Whether the digits are as many as in a phone number, and the number is not reserved for films."""
     digits = _digits(match[0])
     return 7 <= len(digits) <= 15 and not _fictional(digits) and _PARENTHESES.match(match[0]) is None
 
 
 def _says_phone(text: str) -> bool:
-    """Whether _PHONE_WORDS may be found: most texts have none of them, and the search for numbers is slow."""
+    """Whether the text may have one of _PHONE_WORDS: most texts have none, and the search for numbers is slow."""
     lowered = text.lower()
     # The last three are "s" and "i" where case does not matter.
     return any(part in lowered for part in _PHONE_PARTS) or any(letter in text for letter in "ſıİ")

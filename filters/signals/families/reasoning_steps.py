@@ -38,7 +38,7 @@ _STOPS: Final = (".", "?", "!")
 _STOPS_ALONE: Final = ("。", "？", "！", "।")
 """These end a sentence whatever follows; the others only before space."""
 
-# What may stand between the beginning of a sentence and the phrase.
+# Words that are allowed between the beginning of a sentence and the phrase.
 _LEAD_WORDS: Final = "oh but no hmm hm ok okay so well and ah uh um yes wait nein aber mais pero ma но"
 _LEADS: Final = frozenset(_LEAD_WORDS.split())
 _SOFT: Final = " \"“”'*_(,"
@@ -53,8 +53,8 @@ class Steps(SignalOfEachTrace):
     columns: ClassVar[pa.Schema] = family(
         "steps",
         steps=("count", "steps of the rationale, in the unit that steps_kind names"),
-        steps_kind=("text", "what was counted: numbered steps, list items, paragraphs or sentences"),
-        backtracks=("count", "how often the rationale doubts or redoes what it said before"),
+        steps_kind=("text", "the counted unit: numbered steps, list items, paragraphs or sentences"),
+        backtracks=("count", "how often the rationale doubts or repeats an earlier part"),
         backtrack_phrase=("text", "the first words that do so, in lower case"),
     )
 

@@ -2,9 +2,9 @@
 
 A refusal as the whole answer is already an outcome of generate; this signal also finds one inside a rationale and in
 other languages. A hedge ("it seems that I cannot see the image") is a refusal; quotes and conditions are not. An
-answer that only says that the question has no answer ("cannot be determined") is a refusal if there is a gold answer
-that does not say the same and if it is none of the options. Remarks about what cannot be seen in a picture are no
-refusal. Whether a refusal is justified is not measured.
+answer that only says that the question has no answer ("cannot be determined") is a refusal, unless the gold answer
+says the same or the answer is one of the options. Remarks about what cannot be seen in a picture are no refusal.
+Whether a refusal is justified is not measured.
 """
 
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ def refusal_phrase(text: str) -> str | None:
 
 
 def _quoted(before: str) -> bool:
-    """Whether what follows this beginning of a line stands in quotes that it opened."""
+    """Whether the text after this beginning of a line is in quotes that the beginning opened."""
     return before.count('"') % 2 == 1 or before.count("“") > before.count("”") or before.endswith((" '", "‘", "«"))
 
 

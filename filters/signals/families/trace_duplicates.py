@@ -1,12 +1,12 @@
 """Duplicates and near duplicates among the traces of one question.
 
-Near duplicates are not sampled: every pair of different texts is compared by the Jaccard similarity of its word
-shingles without case and layout, exact but for a collision of 64-bit hashes. Texts whose values or names differ are
-no near duplicates (`filters.text.values_and_names`) but say the same with other values; nor are texts that say
-different things (`filters.text.edits`). Components of near pairs share one canonical trace, chosen by a rule that
-knows no order: complete first, then correct, then the smallest id. Usable traces (complete, and not wrong) are also
-put into an order of diversity, each as unlike those before it as can be. Questions are never compared with each
-other here.
+Every pair of different texts is compared by the Jaccard similarity of their word shingles without case and layout.
+The comparison is exact, except for collisions of 64-bit hashes. Texts with different values or names are not near
+duplicates (`filters.text.values_and_names`): they are the same words with other values. Texts with another meaning
+are not near duplicates either (`filters.text.edits`). Components of near pairs share one canonical trace, chosen by a
+rule that knows no order: complete first, then correct, then the smallest id. Usable traces (complete, and not wrong)
+are also put into an order of diversity, each as unlike those before it as can be. Questions are never compared with
+each other here.
 """
 
 from collections.abc import Sequence
@@ -146,7 +146,7 @@ def _key(text: str, words: Hashes) -> bytes | str:
     """A key that is equal for texts that differ in white space only; empty for a text without words."""
     if has_east_asian(text):
         plain = " ".join(text.split())
-        # The words of some scripts are characters, whatever white space is between them.
+        # In some scripts each character is a word, with or without white space.
         if has_east_asian(plain):
             return plain
     return words.tobytes()

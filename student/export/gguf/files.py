@@ -35,8 +35,8 @@ _UNROUNDED = ("v.position_embd.", "v.patch_embd.", "adapter.boi", "adapter.eoi")
 def export_gguf(run: Path, out: Path, *, stage: str | None = None, weight_type: str = "f16") -> str:
     """Write the student that a finished stage left to the new folder `out`; returns the stage's name.
 
-    `weight_type` is that of the decoder's matrices; the tower has f16 at least. Raises what `convert.export` raises,
-    and ModelError for a student that is not SiQ-VL.
+    `weight_type`: the type of the decoder's matrices; the tower has f16 at least. Raises what `convert.export`
+    raises, and ModelError for a student that is not SiQ-VL.
     """
     recipe, name = finished_stage(run, stage)
     with new_folder(out) as folder:

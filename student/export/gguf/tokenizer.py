@@ -40,7 +40,7 @@ def tokens_around(processor: ProcessorMixin) -> Around:
 
 
 def image_ids(processor: ProcessorMixin, shuffle: int) -> list[int]:
-    """Token ids that stand for one image and are not in the text that llama.cpp tokenises."""
+    """Token ids of one image that are not in the text that llama.cpp tokenises."""
     around = tokens_around(processor)
     ids = [processor.tokenizer.convert_tokens_to_ids(IMAGE_TOKEN)] * processor.image_seq_len
     return ids if PROJECTORS[shuffle] == "janus_pro" else [around.inside, *ids, around.after]

@@ -45,7 +45,7 @@ def verify_gguf(
     prompts: int,
     on_progress: ProgressCallback = unwatched,
 ) -> dict[str, Any]:
-    """Compare the files in `out` with the run, then llama.cpp's replies with those of transformers.
+    """Compare the files in `out` with the run, then the replies of llama.cpp and transformers.
 
     The report is also in verify.json. Raises DistillError when something is not as it should be.
     """

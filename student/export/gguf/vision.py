@@ -26,7 +26,7 @@ Tensors = dict[str, torch.Tensor]
 PROJECTORS = {1: "janus_pro", 2: "adapter"}
 """llama.cpp's projector type by the factor of the pixel shuffle."""
 
-_CONSTANT = 16.0  # large enough that GELU leaves it as it is; a power of two, so exact in float16
+_CONSTANT = 16.0  # large enough that GELU does not change it; a power of two, so exact in float16
 _PADDING = 32  # channels beside those that carry the image: the constant one, and zeros up to a round number
 
 

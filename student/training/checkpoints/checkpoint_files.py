@@ -112,8 +112,8 @@ def require_same_rows(stage: Path, rows: Mapping[str, Any]) -> None:
     before = begun_parts(stage).get("rows", rows)
     if before != rows:
         raise DataError(
-            f"{stage}: it was begun with other rows ({before['count']:,} then, {rows['count']:,} now); restore what "
-            f"is missing, such as images, or begin it again: `distill train --stage {stage.name} --fresh`"
+            f"{stage}: it started with other rows ({before['count']:,} then, {rows['count']:,} now); restore the "
+            f"missing data, such as images, or start it again: `distill train --stage {stage.name} --fresh`"
         )
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints written while training goes on: tensors are copied to host memory, and a thread writes the copy.
+"""Writes checkpoints during training: tensors are copied to host memory, and a thread writes the copy.
 
 Only the copying holds training up; safetensors and torch write without Python's lock. A checkpoint counts when its
 marker is there (student/training/checkpoints/checkpoint_files.py), so a kill during a write costs that checkpoint
@@ -105,7 +105,8 @@ class CheckpointWriter:
 
 
 def write_together(write: Callable[[str], None], folder: Path) -> None:
-    """Write the files of all processes to a folder of the main one; `write` writes those of one to a folder."""
+    """Write the files of all processes to a folder of the main process; `write` writes the files of one process to a
+    folder."""
     with TemporaryDirectory() as own:
         write(own)
         each = processes.gather({file.name: file.read_bytes() for file in Path(own).iterdir()})

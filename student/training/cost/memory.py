@@ -1,10 +1,10 @@
 """The device memory that a stage takes: weights, gradients, optimizer, and the activations of a micro-batch.
 
-The activations are not estimated by a formula: one training step of the language model and the head is run on the
-meta device, where tensors have sizes but no content, and the bytes that are alive at once are counted. So adapters,
-dtypes, frozen parts and gradient checkpointing cost what they cost in torch's own kernels. Attention counts as a
-flash kernel would. Does not cover what lies outside of tensors (the device's context, what its allocator cannot use)
-and compiled kernels, which keep less.
+Activations are measured, not estimated by a formula: one training step of the language model and the head runs on the
+meta device, where tensors have sizes but no content. The result is the largest number of bytes that are allocated at
+once. So adapters, dtypes, frozen parts and gradient checkpointing have the cost of torch's own kernels. Attention
+counts as a flash kernel would. Does not cover what lies outside of tensors (the device's context, what its allocator
+cannot use) and compiled kernels, which keep less.
 """
 
 import copy
@@ -48,8 +48,8 @@ _LABELLED_TOKENS = 1 << 13
 class MicroBatchMemory:
     """Bytes that a micro-batch takes at its peak, beyond what is there at all times, for some numbers of tokens.
 
-    In between it is nearly linear: the head works on so many positions at once, a layer on all, so small
-    micro-batches peak in the head and large ones in a layer.
+    In between it is nearly linear. The head works on a fixed number of positions at once, and a layer works on all.
+    So the peak of small micro-batches is in the head, and the peak of large ones is in a layer.
     """
 
     tokens: tuple[int, ...]
@@ -113,7 +113,7 @@ def of(student: PreTrainedModel | PeftModel, parts: Parts, stage: Any) -> Memory
     # Outlined at half of it too, which has to be a token at least.
     tokens, quantized = max(2, stage.pass_tokens), stage.lora is not None and stage.lora.quantize is not None
     trained = [parameter for parameter in student.parameters() if parameter.requires_grad]
-    # Over several passes those of 16-bit weights add up in float32 (student/training/loop/halving.py).
+    # With several passes, gradients of 16-bit weights are summed in float32 (student/training/loop/halving.py).
     width = torch.float32.itemsize if may_take_passes(stage) else 0
     gradients = sum(weight.numel() * max(width, weight.element_size()) for weight in trained)
     optimizer = sum(
@@ -160,7 +160,8 @@ def _step(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool)
 
 
 def _peak(student: nn.Module, parts: Parts, tokens: int, *, checkpointing: bool) -> int:
-    """Most bytes alive at once in a step of one packed line, all of it labelled if it is not very long."""
+    """Largest number of bytes that are allocated at once in a step of one packed line, with all tokens labelled if it
+    is not very long."""
     with outlined_step.outlined(student, checkpointing=checkpointing), Alive(student) as alive:
         labelled = min(tokens, _LABELLED_TOKENS)
         outlined_step.run(student, parts, tokens=tokens, labelled=labelled, checkpointing=checkpointing)
@@ -248,8 +249,8 @@ def widened(
 def as_begun(settled: Stage, stage: Stage, begun: Mapping[str, Any]) -> int:
     """The tokens in memory at once of a `settled` stage that has `begun` (`note_parts` of StageRun).
 
-    They are not more than at its start, whatever is free today: with other passes gradients are rounded, and dropout
-    is drawn, otherwise than in a stage that is trained in one go.
+    Passes are not larger than at the start of the stage, even if more memory is free now: other passes change the
+    rounding of gradients and the random numbers of dropout.
     """
     if stage.micro_batch_tokens != AUTO:
         return settled.pass_tokens

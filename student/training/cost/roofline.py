@@ -96,7 +96,7 @@ class Bound:
 
     @property
     def waits_for_host(self) -> bool:
-        """Whether more than a third of the expected time goes into starting kernels."""
+        """Whether more than a third of the expected time is spent on kernel launches."""
         return self.launches * USUAL_LAUNCH_S > self.usual_s / 3
 
     @property

@@ -78,7 +78,7 @@ class Schedule:
 
 
 def schedule(stage: Stage, load: Load) -> Schedule | None:
-    """How long a stage is, to a few steps of the trainer's plan; None where nothing tells it."""
+    """The length of a stage in steps, within a few steps of the trainer's plan; None if it is not known."""
     if stage.batch_tokens is not None:
         tokens_a_step = _PACKED_SHARE * stage.batch_tokens
     else:
@@ -88,7 +88,7 @@ def schedule(stage: Stage, load: Load) -> Schedule | None:
             return Schedule(max(1, round(stage.max_tokens / tokens_a_step)), stage.max_tokens)
         return None if stage.max_steps is None else Schedule(stage.max_steps, stage.max_steps * tokens_a_step)
     epoch = load.rows * load.own_tokens / (1 - sum(stage.replay.values()))
-    # The last step of an epoch has what is left.
+    # The last step of an epoch has the remaining rows.
     epoch_steps = max(1, math.ceil(epoch / tokens_a_step - 1e-9))
     if stage.max_tokens is not None:
         return Schedule(max(1, round(stage.max_tokens / epoch * epoch_steps)), stage.max_tokens)
@@ -118,7 +118,7 @@ def of_stage(recipe: Recipe, run: Path, stage: Stage, outline: Any, processor: A
             parts.append((share, _sampled(recipe, run, of_source, outline, processor, rows=_REPLAYED_ROWS)))
     max_pixels = stage_rows.max_pixels(recipe, stage)
     amounts = [(share, part.amounts(max_pixels, cost)) for share, part in parts if len(part.examples)]
-    # The share is one of tokens: of long rows there are few.
+    # The share is a share of tokens, so long rows are few.
     weights = [share / tokens for share, (tokens, *_) in amounts]
     means = [
         sum(weight * value for weight, value in zip(weights, values, strict=True)) / sum(weights)
@@ -237,7 +237,8 @@ def _rows(recipe: Recipe, run: Path, stage: Stage) -> int | None:
 
 
 def questions(recipe: Recipe, name: str) -> int | None:
-    """Questions of a source, by the counts of its files and its first rows; None when only a download would tell."""
+    """The number of questions of a source, from the counts of its files and its first rows; None if only a download
+    would show it."""
     source = recipe.data[name]
     if not sources.is_there(recipe, name):
         return source.limit
@@ -267,7 +268,7 @@ def _most(recipe: Recipe, stage: Stage, total: int | None, outline: Any, cost: "
     """One image and as long a text as a row may have: a teacher's cap for traces, else the stage's `max_length`."""
     image_side = getattr(outline.config.vision_config, "image_size", None)
     image_side = image_side if isinstance(image_side, int) or image_side is None else image_side[0]
-    # Towers of any size cut an image as its size tells; one of 512 pixels a side stands for all.
+    # Towers of variable size split an image by its size; the estimate assumes images of 512 x 512 pixels.
     each = ((image_side or 512) // cost.patch_side) ** 2 + cost.class_tokens
     image_tokens = each / cost.patches_per_token
     if is_traces(stage):

@@ -14,7 +14,7 @@ from student.validation.early_stopping import EarlyStopping
 
 
 class LogBeforeSave(TrainerCallback):  # type: ignore[misc]
-    """Log at every save, so that the averages of a resumed run cover the same steps as those of an unbroken one."""
+    """Log at every save, so the averages of a resumed run and of an uninterrupted run cover the same steps."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if control.should_save:

@@ -1,9 +1,9 @@
 """Out of memory: repeats the step in more passes of fewer rows.
 
-The rows of a step and the weights of its tokens stay the same, so the gradients are those of the planned step, up to
-the order of sums (and the draws of dropout). Gradients and metrics of the failed passes are discarded. Several
-processes cannot do this one by one, because they wait for each other's gradients: the stage stops and says which
-settings to change.
+The rows of a step and the weights of its tokens stay the same. So the gradients equal the gradients of the planned
+step, except for the order of sums and the random numbers of dropout. Gradients and metrics of the failed passes are
+discarded. Several processes cannot do this one by one, because they wait for each other's gradients: the stage stops
+and says which settings to change.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ class Halving:
         self._steps.halve()
         if len(self._made(item[STEP])[MICRO_BATCHES]) == len(item[MICRO_BATCHES]):
             raise DistillError(
-                f"step {step} does not fit the memory with one row a pass either ({reason}); {_REMEDY}"
+                f"step {step} does not fit the memory, even with one row in each pass ({reason}); {_REMEDY}"
             )
         gpu_memory.free_unused()
         self._on_notice(f"out of memory at step {step}: from here on each micro-batch is {self._steps.parts} passes")

@@ -1,7 +1,8 @@
 """Ctrl-C, SIGTERM and SIGHUP while a stage trains: the step is finished and a checkpoint written.
 
 Measuring the student is broken off; the resumed run measures first. A second Ctrl-C ends the process at once. Outside
-training all of them do what they always do, and so they do in a thread, where Python takes no signals.
+training, and in a thread other than the main thread (where Python handles no signals), signals have their usual
+effect.
 """
 
 import math

@@ -54,7 +54,7 @@ def tracker_files(stage: Path) -> Iterator[None]:
 def settings(stage: Stage, folder: Path, *, steps: int, seed: int, workers: int) -> "SFTConfig":
     """The stage in TRL's words: the trainer sees a single epoch of ready steps."""
     import torch
-    from trl import SFTConfig  # 0.4 s to load, and a check of the recipe needs none of it
+    from trl import SFTConfig  # takes 0.4 s to load, and a check of the recipe does not need it
 
     schedule = "constant_with_warmup" if stage.schedule == "constant" else stage.schedule
     return SFTConfig(

@@ -67,9 +67,9 @@ def fit(
 ) -> StepLog:
     """Train the student in place, from the last complete checkpoint of the stage if there is one; the last log.
 
-    A first SIGINT or SIGTERM meanwhile writes a checkpoint after the step and raises KeyboardInterrupt.
-    `on_notice` gets a sentence for each step that is made in smaller passes (student/training/loop/halving.py).
-    With `early_stopping` the stage may end early, and the weights may be those of its best measurement.
+    A first SIGINT or SIGTERM meanwhile writes a checkpoint after the step and raises KeyboardInterrupt. `on_notice`
+    gets a sentence for each step that is made in smaller passes (student/training/loop/halving.py). With
+    `early_stopping` the stage may end early, and the saved weights may be the weights of the best measurement.
     """
     with hide_library_output():
         model, parts, steps, stage = work.student, work.parts, work.steps, work.stage
@@ -202,7 +202,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             self._steps_made._shutdown_workers()
 
     def get_batch_samples(self, epoch_iterator: Any, *args: Any, **kwargs: Any) -> Any:
-        # Of a resumed run it is that of a loader which transformers makes to skip steps.
+        # In a resumed run, this is the loader that transformers makes to skip steps.
         self._steps_made = epoch_iterator
         started = time.perf_counter()
         result = super().get_batch_samples(epoch_iterator, *args, **kwargs)
@@ -284,7 +284,7 @@ class StageTrainer(SFTTrainer):  # type: ignore[misc]
             # Before a save: the checkpoint that is there is from when all was well.
             require_finite_loss(report, self._stage)
         super().log(logs, start_time)
-        # All of it would be written with every checkpoint, and metrics.jsonl has it.
+        # The whole history would be written with every checkpoint, and metrics.jsonl already has it.
         self.state.log_history.clear()
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:

@@ -84,7 +84,8 @@ class CompensatedAdamW(torch.optim.Optimizer):
         state["lost"].copy_(updated.sub_(weight))
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's method, but states keep their own dtypes: torch would give them those of the weights."""
+        """Like torch's method, but states keep their own dtypes; torch would cast them to the dtype of the
+        weights."""
         super().load_state_dict(state_dict)
         weights = [weight for group in self.param_groups for weight in group["params"]]
         for number, values in state_dict["state"].items():

@@ -136,7 +136,7 @@ class Batch:
                 row.likely.append((names, numbers))
 
     def _append(self, rows: list[BatchRow], tokens: list[int], finish: list[str]) -> None:
-        """Give every row that goes on its next token, and note why rows end."""
+        """Give every unfinished row its next token, and note why rows end."""
         for position, (row, token) in enumerate(zip(rows, tokens, strict=True)):
             if finish[position]:
                 continue
@@ -153,8 +153,8 @@ class Batch:
 class Sampler:
     """Chooses tokens as vLLM does: penalty, temperature, min_p, top_k, top_p, then one draw a row.
 
-    A draw inverts the cumulative distribution at a number from the row's own generator, so a row's tokens depend on
-    its logits and its seed only, not on the rows beside it.
+    Sampling inverts the cumulative distribution at a number from the row's own generator. So a row's tokens depend
+    only on its logits and its seed, not on the other rows of the batch.
     """
 
     def __init__(self, sampling: Sampling, rows: Sequence[BatchRow], max_new_tokens: int, vocabulary: int) -> None:
@@ -209,7 +209,7 @@ class Sampler:
 
 
 def _nucleus(shares: torch.Tensor, top_k: int, top_p: float) -> torch.Tensor:
-    """Shares with all but the `top_k` largest, and of those all beyond the first `top_p` of their sum, set to 0."""
+    """Probabilities after top-k and then top-p: all others are 0."""
     ordered, order = shares.sort(dim=-1, descending=True, stable=True)
     if top_k:
         ordered[:, top_k:] = 0

@@ -1,9 +1,9 @@
 """The embedded engine: a teacher in this process, through transformers.
 
-Made for small models and for machines without a server. Questions are answered in batches; the samples of one
-question share the computation of its prompt, and rows that have ended leave the batch, so short answers don't wait
-for long ones. Every sample draws its random numbers from its own seed, so the batch does not change them. Does not do
-what a server does better: tensor parallelism, paged attention, models larger than one device.
+Made for small models and for machines without a server. Questions are answered in batches, and the samples of one
+question share the computation of its prompt. Finished rows leave the batch, so short answers do not wait for long
+ones. Every sample draws its random numbers from its own seed, so the batch does not change them. Does not do what a
+server does better: tensor parallelism, paged attention, models larger than one device.
 """
 
 import time
@@ -87,7 +87,7 @@ class EmbeddedTeacher:
     def answer(self, requests: Sequence[Request], done: Done, pulse: Callable[[], None]) -> None:
         """Answer some requests; `done` gets each completion as soon as it is finished.
 
-        `pulse` is called a few times a second while a batch is being written; what it raises ends the batch.
+        `pulse` is called a few times a second during a batch; an exception of `pulse` ends the batch.
         """
         for request in requests:
             if request.given is not None:
@@ -349,7 +349,7 @@ def _batches(questions: Sequence[_Question], size: int) -> Iterator[list[_Questi
 
 
 def _load(teacher: Teacher, path: str) -> tuple[Any, Any]:
-    # Bars and remarks about loading would be taken for those of the run; errors come as exceptions.
+    # Progress bars and notes about loading would look like messages of the run; errors are raised as exceptions.
     transformers.logging.disable_progress_bar()
     transformers.logging.set_verbosity_error()
     options = {"revision": teacher.revision, "trust_remote_code": teacher.trust_remote_code}

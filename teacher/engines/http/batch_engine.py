@@ -1,8 +1,8 @@
 """The engine of teachers that are asked by batch files: answers come within a day, for about half the price.
 
 What is submitted is written down first (`batch_records.py`), and stays there. So a run that was killed at any moment
-finds its batches again and pays for none twice: a request that lies in a known batch is answered from that batch's
-files, and is sent again only if they hold no answer.
+finds its batches again and pays for each batch once. A request in a known batch is answered from this batch's files,
+and is sent again only if the files hold no answer.
 
 A row's failure counts only if another row of the same batch has passed, as everywhere (`teacher.engines.outage`). A
 batch that failed as a whole, or expired, says nothing about its rows: they go into the next one.
@@ -98,7 +98,7 @@ class BatchEngine(HttpEngine):
             self._rows.log_failures()
 
     async def _start(self, requests: Sequence[Request]) -> None:
-        """Have requests answered: those of each known batch together, all others by new batches."""
+        """Answer requests: from each known batch, and the other requests by new batches."""
         known, seen = await self._on_record(self._records.find, {request.id for request in requests})
         groups: dict[str, list[Request]] = {}
         for request in requests:
@@ -171,7 +171,7 @@ class BatchEngine(HttpEngine):
     async def _submit(
         self, requests: Sequence[Request], seen: int, failed: Counter[str]
     ) -> tuple[SubmittedBatch | None, list[Request], int]:
-        """A new batch of these requests, those that its file has no room for, and how many records there are then.
+        """A new batch of these requests, the requests that do not fit into its file, and the new number of records.
 
         Requests that another agent has meanwhile put into a batch are waited for there.
         """

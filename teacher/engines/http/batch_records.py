@@ -1,7 +1,7 @@
 """Records of submitted batches, so that a run that was killed at any moment pays for none twice.
 
 A record is begun before its file of requests is uploaded. The server's id of the file is noted before the batch is
-asked for, so a record without it has no batch. `FolderRecords` is for a run in a folder; that of a run in a
+asked for, so a record without it has no batch. `FolderRecords` is for a run in a folder; the class for a run in a
 store is in `teacher/stored_batches.py`.
 """
 
@@ -48,7 +48,7 @@ class BatchRecords(Protocol):
     def begin(self, ids: Collection[str], seen: int) -> tuple[SubmittedBatch, int] | None:
         """Begin a record. Returns it and the number of records.
 
-        None where a record that came after the first `seen` ones has some of these requests.
+        None if a record after the first `seen` records has some of these requests.
         """
 
     def note(self, batch: SubmittedBatch) -> SubmittedBatch | None:

@@ -1,4 +1,4 @@
-"""What goes over the wire: the settings of a request body, and a server's answer as a completion. Pure."""
+"""The chat protocol: the settings of a request body, and a server's answer as a completion. Pure."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -61,8 +61,8 @@ def api_key(teacher: Teacher, where: str = "") -> str:
     where = where or f"teachers.{teacher.name}"
     if any(map(redact.is_masked, teacher.urls)):
         raise RecipeError(
-            f"{where}.base_url = {teacher.urls[0]!r}: its password is masked, because this is the "
-            "copy of a recipe that a run keeps; use the recipe itself, or set base_url again"
+            f"{where}.base_url = {teacher.urls[0]!r}: its password is masked, because this recipe is the copy in a "
+            "run directory; use the original recipe, or set base_url again"
         )
     variable = teacher.api_key_env
     if not variable:
@@ -73,7 +73,7 @@ def api_key(teacher: Teacher, where: str = "") -> str:
         raise RecipeError(f"{where}: api_key_env names {variable}, which is {state}; export it first")
     redact.know(key)
     if key[0] in "\"'" and key[-1] == key[0]:
-        raise RecipeError(f"{where}: the value of {variable} stands in quotation marks; export it without them")
+        raise RecipeError(f"{where}: the value of {variable} is in quotation marks; export it without them")
     return key
 
 
@@ -291,7 +291,7 @@ def _finish(reader: ResponseReader, choice: Mapping[str, Any]) -> tuple[str, str
 
 
 def _counts(reader: ResponseReader, usage: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Tokens of the prompt, generated ones, and those of thoughts that Google and xAI count only in the total."""
+    """Tokens of the prompt, and generated tokens, including thoughts that Google and xAI count only in the total."""
     prompt = reader.count("usage.prompt_tokens", usage.get("prompt_tokens")) or 0
     written = reader.count("usage.completion_tokens", usage.get("completion_tokens")) or 0
     total = reader.count("usage.total_tokens", usage.get("total_tokens")) or 0
@@ -327,7 +327,8 @@ def logprob_table(rows: Sequence[Sequence[tuple[str, float]]], width: int) -> "t
 
 
 def message_text(value: Any) -> tuple[str, str]:
-    """The text of a message or of its parts, and that of parts that hold thoughts. Raises TypeError for no text."""
+    """The text of a message or of its parts, and the text of its parts with thoughts. Raises TypeError for no
+    text."""
     if value is None:
         return "", ""
     if isinstance(value, str):

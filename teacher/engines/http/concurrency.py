@@ -1,9 +1,9 @@
 """Decides how many requests a server gets at once: as many as keep it busy.
 
-`ConcurrencyLimit` decides from the values that it is given; it measures nothing itself. A server that shows its queue
-(vLLM's /metrics) gets as many requests as it lately worked on at once, and a short queue, so that a free place is
-filled immediately. For a server that shows no queue, the limit follows its answers. Before the first answer, the
-limit doubles whenever the texts of nearly all requests have begun, for a request in a queue has no text. Then it
+`ConcurrencyLimit` decides from the values that it is given; it measures nothing itself. A server that reports its
+queue (vLLM's /metrics) gets as many requests as it recently processed at once, plus a short queue, so that a free
+slot is filled immediately. For a server that shows no queue, the limit follows its answers. Before the first answer,
+the limit doubles whenever the texts of nearly all requests have begun, for a request in a queue has no text. Then it
 rises with every answer, until answers no longer come faster; then in steps while that pays. The next run in the same
 directory starts with the number that this run reached. A refusal (429, 503) or a missed deadline lowers the limit
 either way.
@@ -124,7 +124,7 @@ class ConcurrencyLimit:
                 self._ramping = False
                 self.limit = self._bounded(min(self.limit, self._peak + queue))
             return
-        # Neither worked on nor queued: the server is still reading them, and more would not reach it sooner.
+        # The server still reads these requests, so they are not running and not queued; more requests would not help.
         unread = in_flight - running - waiting
         used = in_flight >= 0.9 * self.limit
         if waiting < queue / 2 and used and unread <= max(START, running) and now >= self._calm_until:

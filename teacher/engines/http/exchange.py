@@ -135,7 +135,7 @@ class Exchange:
         return pool.send(data, total_s=self._longest_s, silence_s=silence_s, on_body=hear)
 
     def _hearer(self, replica: Replica) -> OnBody:
-        """The listener to the pieces of the next answer: that of the progress display, or the limit of its server."""
+        """The listener to the next answer: the progress display, or the request limit of its server."""
         listener = live_text.current()
         if listener is not None:
             return HeardPieces(listener).feed

@@ -1,8 +1,8 @@
 """Scoring a given text with a vLLM server: the request, and the log-probabilities of the text in its answer.
 
-The text is the last turn of the chat, which the template leaves open; the server reads it as a prompt and says how
-likely each of its tokens was (`prompt_logprobs`). Where the text begins is found from its end, token by token, so
-nothing has to be known of the template or of the tokens that an image takes.
+The text is the last turn of the chat, which the template leaves open. The server reads it as a prompt and returns the
+log-probability of each of its tokens (`prompt_logprobs`). Where the text begins is found from its end, token by
+token, so nothing has to be known of the template or of the tokens that an image takes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ _REMEDY = "let a teacher score that runs on vLLM or is embedded (stages.visual.t
 
 
 def scored_text(body: Any, payload: bytes, latency_s: float, given: str, top_k: int) -> Completion:
-    """The log-probabilities of `given` in a server's answer, and those of the `top_k` likeliest tokens in each place.
+    """The log-probabilities of `given` in a server's answer, with the `top_k` likeliest tokens at each position.
 
     `payload` is for the message of an error. Raises Failure where there are none.
     """
@@ -88,7 +88,7 @@ def _table(entries: Sequence[Mapping[str, Mapping[str, Any]]], top_k: int) -> "t
     """Ids and log-probabilities [tokens, 1 + k], the token of the text first, then the likeliest by rank."""
     rows: list[list[tuple[str, float]]] = []
     for entry in entries:
-        # A server names the token of the text first, and in addition to the likeliest where it is none of them.
+        # A server lists the token of the text first, also if it is not among the likeliest tokens.
         own, *_ = entry.items()
         likeliest = sorted(entry.items(), key=lambda item: item[1]["rank"])[:top_k]
         rows.append([(token, value["logprob"]) for token, value in (own, *likeliest)])
@@ -98,7 +98,7 @@ def _table(entries: Sequence[Mapping[str, Mapping[str, Any]]], top_k: int) -> "t
 def token_ends(text: str, pieces: Sequence[str]) -> list[int] | None:
     """The character of `text` after each of the last tokens of a prompt that ends with it; None where it does not.
 
-    `pieces`: the text of every token of the prompt; that of a part of a character is unknown (empty or U+FFFD). A
+    `pieces`: the text of every token of the prompt; the text of a partial character is unknown (empty or U+FFFD). A
     token that begins before the text and ends in it belongs to it.
     """
     end, parts, ends = len(text), 0, list[int]()

@@ -18,7 +18,7 @@ _FIRST_BYTES = 1 << 16
 
 
 class HeardPieces:
-    """Tells a listener the text of one answer, its thinking between think tags."""
+    """Passes the text of one answer to a listener, with its thinking between think tags."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -57,7 +57,7 @@ class HeardPieces:
 class FirstText:
     """Reports once that the text of an answer has begun: at its first word or thought, not at an empty piece.
 
-    `tell` gets the name of the model; "" if no piece had it."""
+    `tell` gets the name of the model; "" if no part of the stream had it."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell

@@ -1,4 +1,4 @@
-"""The addresses of a host: a literal address, or those of a name server."""
+"""The addresses of a host: a literal address, or the addresses from a name server."""
 
 import asyncio
 import socket
@@ -22,8 +22,8 @@ def written_address(host: str, port: int) -> list[AddrInfoType]:
 async def resolve(host: str, port: int) -> list[AddrInfoType]:
     """The addresses of a host. Raises OSError.
 
-    In a thread that no code waits for: a name server may be silent for half a minute, and the end of an event loop
-    waits for the threads of its executor.
+    The look-up runs in a separate daemon thread: a name server may take half a minute, and an event loop waits at its
+    end for the threads of its executor.
     """
     loop = asyncio.get_running_loop()
     found: asyncio.Future[Any] = loop.create_future()

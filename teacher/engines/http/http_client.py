@@ -100,7 +100,7 @@ class ChatClient:
         self._servers.log_failures()
 
     async def check(self, *, patience_s: float | None = None) -> None:
-        """Ask every server what it serves, and wait until one is up; the others are used as soon as they are.
+        """Ask every server for its models, and wait until one answers; the others are used as soon as they answer.
 
         Raises CircuitOpen when none is up within the patience, TeacherError when one serves another model.
         """
@@ -146,7 +146,7 @@ class ChatClient:
         A request is taken from the queue only when a server has a free slot. Raises CircuitOpen. Then, and when
         `done` raises, the requests in flight are given up.
         """
-        self._servers.recovered()  # rows of an earlier call that an outage ended do not speak against this one
+        self._servers.recovered()  # rows of an earlier call that an outage ended are no failures of this call
         followed = self.replicas if self.teacher.capabilities.shows_queue else ()
         watchers = [asyncio.create_task(follow_queue(self._headers, each, self._slot_free.set)) for each in followed]
         watchers += [asyncio.create_task(self._check_later(each)) for each in self.replicas if not each.checked]

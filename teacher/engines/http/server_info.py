@@ -125,7 +125,7 @@ async def server_info(
         problem = f"no answer from {url} ({str(error) or type(error).__name__})"
         raise Failure("connection", f"{where}: {problem}; {start}or correct base_url") from None
     status, payload = page.status, page.body
-    # 403: a key that may ask and may not list models (OpenAI's restricted keys); the first request tells.
+    # 403: the key may ask but not list models (OpenAI's restricted keys); the first request shows whether it works.
     if status in (401, 407):
         raise Failure(
             "refused_key",
@@ -167,7 +167,7 @@ def moved_to(page: HttpResponse) -> str:
 
 
 async def server_version(headers: Mapping[str, str], url: str) -> Any:
-    """The version that a vLLM server says it is; None of another server, which need not know the address."""
+    """The version that a vLLM server reports; None for another server, which may lack this endpoint."""
     address = f"{url.removesuffix('/v1')}/version"
     with suppress(*CONNECTION_ERRORS):
         page = await fetch(address, headers, proxy=proxy_of(address), max_bytes=_MAX_BYTES, limit_s=CHECK_TIMEOUT_S)
@@ -188,7 +188,7 @@ def find_served_name(teacher: Teacher, model: Model, url: str, cards: list[Any],
     listing = ", ".join(served)
     if teacher.served_model:
         if expected != teacher.model and not teacher.capabilities.knows_sampling:
-            return expected  # Azure lists the models that can be deployed, and none of the deployments
+            return expected  # Azure lists the models that can be deployed, not the deployments
         raise TeacherError(
             f"{where}: {url} does not serve {expected!r}; it serves: {listing}; correct the name of the model, or "
             "start the right server"
@@ -259,7 +259,7 @@ def same_model(asked: str, answered: str) -> bool:
     first = _LATEST.sub("", first) if not _LATEST.search(second) else first
     if min(first.count("/"), second.count("/")) == 0 or "/" in (first[0], second[0]):
         first, second = first.rpartition("/")[2], second.rpartition("/")[2]
-    if second == first or second == first.partition(":")[0]:  # ":free" and the like say how a name is served
+    if second == first or second == first.partition(":")[0]:  # suffixes such as ":free" say how a model is served
         return True
     return bool(second.startswith(first) and _DATED.fullmatch(second, len(first)))
 
@@ -270,5 +270,5 @@ def other_model(teacher: Teacher, asked: str, answered: str) -> str:
         return ""
     return (
         f"model {answered!r} has answered instead of {asked!r}; start the right server, correct served_model of "
-        f"teacher '{teacher.name}', or set its allow_other_model = true if that is meant"
+        f"teacher '{teacher.name}', or set its allow_other_model = true if this model is intended"
     )

@@ -139,7 +139,7 @@ class _Client:
             return ids if reply["tokens_evaluated"] == len(ids) else [], reply["tokens"]
         except KeyError as error:
             raise TeacherError(
-                f"llama.cpp's server gave no {error} for {sample.id}; take a newer llama.cpp"
+                f"llama.cpp's server gave no {error} for {sample.id}; install a newer llama.cpp"
             ) from None
 
     async def _call(self, path: str, about: str, **body: Any) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class GuardedProcess:
         await self._send_secrets(self._process)
 
     async def _send_secrets(self, process: Process) -> None:
-        """Tell the guard what the program must not write into its log."""
+        """Send the guard the secrets that must not appear in the program's log."""
         assert process.stdin is not None
         redact.know_environment(self._environment)
         with suppress(ConnectionError):
@@ -85,7 +85,7 @@ class GuardedProcess:
         if process is None:
             return
         if process.stdin:
-            process.stdin.close()  # the guard ends what it guards
+            process.stdin.close()  # the guard also ends its program
         with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), _GRACE_S + 20)
         if process.returncode is None:

@@ -1,8 +1,8 @@
 """Ports for servers that a run starts: each belongs to one server of this user until it is closed.
 
-A server loads for minutes before it listens, and vLLM listens with SO_REUSEPORT, so two servers on one port give no
-error: each answers a part of the requests of both. A lock holds a port from the choice on. It is passed on to the
-process that guards the server, so it also holds while a killed run's server ends.
+A server loads for minutes before it listens. vLLM listens with SO_REUSEPORT, so two servers on one port give no
+error: each server answers a part of the requests for both. A lock holds a port from the choice on. It is passed on to
+the process that guards the server, so it also holds while a killed run's server ends.
 """
 
 import os

@@ -1,10 +1,10 @@
-"""Stands between the client and a server it has started, so that no server outlives the client.
+"""A guard process between the client and a server that it started, so that no server outlives the client.
 
 `python process_guard.py PARENT_PID GRACE_S COMMAND...` runs the command in a session of its own and ends with its
-exit code (128 + n for signal n). It ends the command, and all that the command has started, when its standard input
-ends or its parent is gone (so it notices the end of the client, kill -9 included), and when it gets SIGTERM, SIGINT
-or SIGHUP: by SIGTERM first, by SIGKILL after GRACE_S. It also ends what the command leaves behind when it ends by
-itself, because a half-dead server still holds the memory of its GPU.
+exit code (128 + n for signal n). It ends the command and all its child processes in two cases: its standard input or
+its parent ends (so it notices the end of the client, kill -9 included), or it gets SIGTERM, SIGINT or SIGHUP. It
+sends SIGTERM first, and SIGKILL after GRACE_S. It also ends what the command leaves behind when it ends by itself,
+because a half-dead server still holds the memory of its GPU.
 
 What the command prints passes through here: the first line of standard input lists, in hexadecimal, the secrets that
 are masked in it (servers print their options).
@@ -107,7 +107,8 @@ def _write(text: bytes) -> None:
 
 
 def _end(child: "subprocess.Popen[bytes]", grace_s: float) -> None:
-    """End the command, which ends its workers in its own way; then what it leaves; by force after the grace."""
+    """End the command, which ends its own workers; then end the remaining processes, by force after the grace
+    period."""
     started = time.monotonic()
     signalled: set[int] = set()
     while time.monotonic() < started + grace_s + _KILL_S:

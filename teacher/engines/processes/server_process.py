@@ -41,7 +41,7 @@ class ServerProcess:
 
     @property
     def url(self) -> str:
-        """Where it speaks the OpenAI protocol."""
+        """The base URL of its OpenAI API."""
         return f"{self.address}/v1"
 
     async def start(self) -> None:

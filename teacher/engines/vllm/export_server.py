@@ -1,8 +1,8 @@
 """Starts a vLLM server for an exported checkpoint and asks it greedily for token ids, to verify the export.
 
-The server starts and stops as those of teachers do (`vllm_server.py`). The vLLM is that of the interpreter in
-DISTILL_VLLM_PYTHON, else the command of a teacher whose server the run starts (a script of the user serves no
-export), else the vllm on PATH.
+The server starts and stops like the servers of teachers (`vllm_server.py`). It uses the vLLM of the interpreter in
+DISTILL_VLLM_PYTHON, else the command of a teacher whose server the run starts (but not a user's script, which cannot
+serve an export), else the vllm on PATH.
 """
 
 import asyncio
@@ -201,7 +201,7 @@ def _body(sample: Sample, max_new_tokens: int, max_pixels: int) -> bytes:
             "messages": messages(Prompt(system="", images=sample.images, text=sample.question), parts),
             "max_tokens": max_new_tokens,
             "temperature": 0.0,
-            # Stated in full: what is left out comes from the checkpoint's own generation settings.
+            # All values are stated, because missing values would come from the checkpoint's generation settings.
             "top_p": 1.0,
             "top_k": 0,
             "min_p": 0.0,

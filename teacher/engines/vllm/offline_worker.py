@@ -2,7 +2,7 @@
 
     python offline_worker.py REQUESTS ANSWERS [OPTIONS OF VLLM]
 
-It needs vLLM alone: its interpreter has none of this project's packages.
+It imports only vLLM: its interpreter has no packages of this project.
 """
 
 import json

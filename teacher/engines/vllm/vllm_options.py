@@ -1,8 +1,8 @@
 """The options of a vLLM server: which there are, how a recipe's values become arguments, which change its answers.
 
 The options are asked from the vLLM that will be started (vllm_probe.py, run by its interpreter); its answer is kept
-in the user's cache folder by interpreter and version. Where no vLLM answers, the options are not checked here: the
-server refuses at its start what it does not know. Whether a value suits is the server's to say.
+in the user's cache folder by interpreter and version. If no vLLM answers, the options are not checked here; the
+server refuses unknown options at its start. Whether a value suits is the server's to say.
 """
 
 import hashlib
@@ -169,8 +169,8 @@ def check_arguments(server: Server, where: str) -> None:
     given = [*server.command, *server.extra, *server.environment.values(), *map(str, server.arguments.values())]
     if any(map(redact.is_masked, given)):
         raise RecipeError(
-            f"{where}: a secret in it is masked, because this is the copy of a recipe that a run keeps; use the "
-            "recipe itself, or set the value again"
+            f"{where}: a secret in it is masked, because this recipe is the copy in a run directory; use the "
+            "original recipe, or set the value again"
         )
     for name in server.arguments:
         if owner := _SET_BY_RUN.get(_option_name(name)):
@@ -258,9 +258,11 @@ def answer_options(command: Sequence[str]) -> dict[str, list[str]]:
 
 
 def server_files(server: Server, base: Path) -> dict[str, str]:
-    """Digests of the files that change what a recipe's server answers, by option; those of its own script by "".
+    """Digests of the files that change the replies of a recipe's server, by option; the user's own script has the
+    option "".
 
-    A path of an option counts from the working directory, as the server reads it; that of a script from `base`.
+    A path of an option is relative to the working directory, as for the server; the path of a script is relative to
+    `base`.
     """
     scripts = [part for part in server.command[:2] if part.endswith(".py")]
     files = {"": base.absolute() / from_home(scripts[0])} if scripts else {}

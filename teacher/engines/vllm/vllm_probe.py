@@ -43,7 +43,7 @@ def _kind(action: argparse.Action) -> str:
 
 
 def server_parser() -> argparse.ArgumentParser:
-    """The parser of the OpenAI-compatible server, wherever this version keeps it."""
+    """The parser of the OpenAI-compatible server, from the module where this version has it."""
     parser_class = import_module("vllm.utils.argparse_utils").FlexibleArgumentParser
     for name in _MODULES:
         if _exists(name) and hasattr(module := import_module(name), "make_arg_parser"):

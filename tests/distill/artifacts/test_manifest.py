@@ -55,7 +55,7 @@ def test_a_manifest_with_a_flipped_bit_is_refused(tmp_path: Path, change: tuple[
     text = path.read_text()
     assert text.count(change[0]) == 1
     path.write_text(text.replace(*change))
-    with pytest.raises(DataError, match=r"manifest\.json: its bytes are not those that were written"):
+    with pytest.raises(DataError, match=r"manifest\.json: its content was changed after it was written"):
         Manifest.read(tmp_path)
 
 

@@ -278,7 +278,7 @@ def test_finished_teachers_that_are_not_asked_again_are_not_compared(folder: Pat
     (teacher, *_) = recipe.teachers
     twins = recipe.model_copy(update={"teachers": (teacher, teacher.model_copy(update={"name": "twin"}))})
     model = Model(name=teacher.model, revision="r", local=False)
-    with pytest.raises(RecipeError, match="are the same model"):
+    with pytest.raises(RecipeError, match="have the same model"):
         require_different(twins, {teacher.name: model, "twin": model})
     require_different(twins, {})
     require_different(twins, {"twin": model})

@@ -113,7 +113,7 @@ def test_what_it_would_do_is_said_and_not_done(run: Path) -> None:
     assert re.search(rf"{name}: 1 damaged line \(1: .+\); at most 1 traces are asked again", said)
     assert re.search(rf"signals/{parts[0].name}: it is missing; \d+ rows are measured again", said)
     assert re.search(rf"signals/{parts[1].name}: it has .* bytes, and .* were written; \d+ rows", said)
-    assert "report.html: its bytes are not those that were written; it is made again from what is there" in said
+    assert "report.html: its content was changed after it was written; it is made again from what is there" in said
     assert "2 files damaged" in run_status(run)
 
 
@@ -176,7 +176,7 @@ def test_a_damaged_signal_part_of_an_unfinished_stage_is_measured_again(run: Pat
     (run / "filter" / "manifest.json").unlink()
     path = run / "filter" / "signals" / "part-00001.parquet"
     flip(path, path.stat().st_size // 2)
-    assert "signals/part-00001.parquet: its bytes are not those that were written" in repair_run(run)
+    assert "signals/part-00001.parquet: its content was changed after it was written" in repair_run(run)
     again = apply(recipe(filtered.parent, SETTINGS), run)
     assert {key: output.sha256 for key, output in again.outputs.items()} == before
     assert again.counts["measured"] and again.counts["reused"]
@@ -196,7 +196,7 @@ def test_a_flipped_digit_in_a_manifest_is_found_once_and_no_command_shows_it(run
     assert '"kept": ' in text
     before = Manifest.read(path.parent)
     path.write_text(text.replace('"kept": ', '"kept": 1'))
-    with pytest.raises(DataError, match="its bytes are not those that were written"):
+    with pytest.raises(DataError, match="its content was changed after it was written"):
         run_status(run)
     said = repair_run(run, apply=True)
     assert "1 damaged file\n" in said and "filter/manifest.json" in said
@@ -215,7 +215,7 @@ def test_damaged_lines_of_a_journal_that_is_still_open_are_found_too(run: Path) 
 
 
 def test_the_command_needs_a_run_and_prompts_for_nothing(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no run here"):
+    with pytest.raises(DataError, match="not a run directory"):
         repair_run(tmp_path / "nothing")
     done = subprocess.run(
         [sys.executable, "-m", "distill", "repair", str(run)],

@@ -353,10 +353,10 @@ def test_a_card_may_be_named_as_nvidia_smi_names_it(named: str, name: str):
     [
         (["--price", "inf"], "--price inf: give an amount"),
         (["--gpu", ""], "--gpu : not a known GPU"),
-        (["--diff", "tiny", "--gpu", "L4"], "--diff compares two recipes alone"),
-        (["--diff", "tiny", "--price", "2"], "--diff compares two recipes alone"),
-        (["--diff", "tiny", "--engine", "ray"], "--diff compares two recipes alone"),
-        (["--diff", "tiny", "--samples", "2"], "--diff compares two recipes alone"),
+        (["--diff", "tiny", "--gpu", "L4"], "--diff only compares two recipes"),
+        (["--diff", "tiny", "--price", "2"], "--diff only compares two recipes"),
+        (["--diff", "tiny", "--engine", "ray"], "--diff only compares two recipes"),
+        (["--diff", "tiny", "--samples", "2"], "--diff only compares two recipes"),
     ],
 )
 def test_an_option_of_the_plan_that_means_nothing_is_refused(options: list[str], problem: str) -> None:

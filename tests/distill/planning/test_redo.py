@@ -251,7 +251,7 @@ def test_an_edited_file_of_own_code_is_a_change_and_a_moved_one_is_none(tmp_path
     redo = compare_recipes(before, load(recipe), run)
     assert {change.path for change in redo.changes} == {"filter.signals", "eval.metrics"}
     assert {"filter", "eval"} <= {*redo.causes}
-    assert "the file, edited or gone" in redo_text(before, load(recipe), run)
+    assert "the file, edited or deleted" in redo_text(before, load(recipe), run)
     moved = tmp_path / "moved"
     recipe.parent.rename(moved)
     (moved / "mine.py").write_text("first = 1\n")

@@ -103,13 +103,13 @@ def test_a_lost_agent_is_shown_until_others_have_finished_its_work(tmp_path: Pat
 
 def test_a_run_that_has_not_begun_says_so_and_who_reads_the_source(tmp_path: Path) -> None:
     store = MemoryStore()
-    with pytest.raises(StaleError, match="no run has begun"):
+    with pytest.raises(StaleError, match="no run has started"):
         read_run_state(store)
     with joined(store, tmp_path), pytest.raises(StaleError, match="still reads the source"):
         read_run_state(store)
     with pytest.raises(ValueError), joined(store, tmp_path):
         raise ValueError("the source holds no rows")
-    with pytest.raises(StaleError, match=r"no run has begun.*\nfailed: .*the source holds no rows"):
+    with pytest.raises(StaleError, match=r"no run has started.*\nfailed: .*the source holds no rows"):
         read_run_state(store)
 
 
@@ -143,7 +143,7 @@ def test_status_writes_a_file_for_a_monitoring_system(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     for place in (".", str(tmp_path)):
         refused = CliRunner().invoke(cli.app, ["status", address, "--open-metrics", place])
-        assert refused.exit_code == 1 and "a folder for a file" in refused.output
+        assert refused.exit_code == 1 and "a folder in the place of a file" in refused.output
 
 
 def test_status_of_an_address_is_a_table_or_json_and_writes_nothing(tmp_path: Path) -> None:

@@ -355,7 +355,7 @@ def test_a_form_from_a_file_beside_the_recipe_is_written_and_measures_nothing(ru
     assert len(records) == done.counts["selected"] == done.outputs["exports/chat.json"].count
     assert all((written / path).is_file() for record in records for path in record["pictures"])
     guide = (written / "README.md").read_text()
-    assert "## Chat of" in guide and "letters that this trainer takes" in guide
+    assert "## Chat of" in guide and "a text that this trainer reads" in guide
     (folder / "mine.py").write_text(CHAT.replace('"turns"', '"messages"'))
     apply(recipe(folder, settings), folder / "run")
     assert "messages" in orjson.loads((written / "chat.json").read_bytes())[0]

@@ -222,7 +222,11 @@ def test_what_would_be_another_number_or_end_the_run_is_an_error_of_the_trace(wo
     ("old", "new", "message"),
     [
         ('"hedging_state": OK', '"hedging_state": "fine"', "hedging_state is 'fine'; it is one of ok, "),
-        ('("count", "words of doubt")', '("number", "x")', "hedging_words is nan; leave out what is no number"),
+        (
+            '("count", "words of doubt")',
+            '("number", "x")',
+            "hedging_words is nan; leave out a value that is not a number",
+        ),
     ],
 )
 def test_a_row_that_a_rule_would_misread_is_an_error_of_the_trace(world, run, old, new, message):

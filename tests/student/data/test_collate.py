@@ -131,7 +131,7 @@ def test_a_processor_that_shows_several_images_otherwise_than_one_is_refused(wor
     # LLaVA-OneVision cuts an image into tiles only if it is the only one of its conversation.
     model, processor = worlds.student("llava-onevision", world)
     rows = worlds.rows(tmp_path / "one", 5) + worlds.rows(tmp_path / "two", 1, images=2)
-    with pytest.raises(ModelError, match="or on their number, which is not supported"):
+    with pytest.raises(ModelError, match="or the number of images changes, which is not supported"):
         encoded(model, processor, rows)
 
 
@@ -147,7 +147,7 @@ def test_a_template_that_marks_no_response_is_an_error(world: Path, tmp_path: Pa
     processor.chat_template = (
         "{%- generation -%}{%- endgeneration -%}{%- for message in messages -%}{{ loop.length }}{%- endfor -%}"
     )
-    with pytest.raises(ModelError, match="block that holds the whole response"):
+    with pytest.raises(ModelError, match="block around the whole response"):
         encoded(model, processor, worlds.rows(tmp_path, 2, images=0))
 
 

@@ -88,5 +88,5 @@ def test_images_and_questions_of_some_rows_are_read_from_the_file_as_from_memory
 def test_no_rows_are_a_file_too_and_a_missing_file_is_a_message(tmp_path: Path):
     empty = write_rows(tmp_path / "rows", [])
     assert len(empty) == 0 and list(empty) == [] and len(columns_of(empty).lengths) == 0
-    with pytest.raises(StorageError, match="file system that all of them share"):
+    with pytest.raises(StorageError, match="need a shared file system"):
         MappedRows(tmp_path / "gone")

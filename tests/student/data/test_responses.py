@@ -101,7 +101,7 @@ def test_a_response_without_known_parts_follows_the_prompt_too(template: str):
 def test_a_template_that_writes_the_question_in_another_way_is_an_error(tmp_path: Path):
     _, processor = worlds.other("llava")
     processor.chat_template = "{{ messages|length }}{%- for message in messages -%}x{%- endfor -%}"
-    with pytest.raises(Exception, match="writes a question differently once it is answered"):
+    with pytest.raises(Exception, match="changes a question when its answer follows"):
         Encoder(processor, []).conversations([row(ANSWER, "")])
 
 

@@ -189,7 +189,7 @@ def test_tokens_and_replies_without_a_score_teach_nothing(tmp_path: Path) -> Non
         ("attempts = 2\ntemperature = 0.0\n", "", "", "would give one reply many times"),
         ("[stages.visual]\n", "", "", "visual is about traces of teachers"),
         ("[stages.distill]\n", "", "", "distill is about traces of teachers"),
-        ('[stages.validation]\nhold_out = 2\nkeep = "best"\n', "", "", "has the least loss over its own replies"),
+        ('[stages.validation]\nhold_out = 2\nkeep = "best"\n', "", "", "has the smallest loss on its own replies"),
         ("[stages.validation]\nhold_out = 2\npatience = 3\n", "", "", "set validation.metric to accuracy"),
     ],
 )

@@ -108,7 +108,7 @@ def test_a_student_that_answers_its_own_rows_alone_has_learned_them_by_heart(tmp
     many = explained(tmp_path, replies(6), replies(39), learned=lambda: rows(400))["own_rows_only"]
     assert "may not belong together" in many.problem and many.change.startswith("data.test: its columns of image")
     half = explained(tmp_path, replies(20), replies(40), learned=lambda: rows(400))["own_rows_only"]
-    assert "does not carry over" in half.problem
+    assert "does not generalise" in half.problem
     unseen = {"n": 40, "accuracy": 0.13, "gain": {"delta": 0.02, "ci95": [-0.1, 0.14]}}
     metrics = {"without_image": unseen}
     assert "blind" not in explained(tmp_path, replies(6), replies(39), metrics=metrics)

@@ -76,7 +76,7 @@ def test_an_adapter_alone_is_laid_onto_the_model_that_it_names(place: Path) -> N
     evaluate(recipe_of(place, alone), place / "run")
     assert said(place)["alone"] == said(place)["distilled"]
     config.write_text(json.dumps(values | {"base_model_name_or_path": None}))
-    with pytest.raises(ModelError, match=r"does not say what model it belongs to; name it: eval\.students\.alone"):
+    with pytest.raises(ModelError, match=r"does not name its base model; name it: eval\.students\.alone"):
         evaluate(load(place / "recipe.toml"), place / "run", fresh=True)
 
 
@@ -155,9 +155,9 @@ def test_a_served_student_is_asked_by_the_chat_of_its_server(place: Path) -> Non
     assert all(0 < line["seconds"] < 30 for line in lines)
     assert lines[0]["reasoning"].startswith("step ") and lines[0]["answer"].isdigit()
     arm = metrics(place)["arms"]["far"]
-    assert arm["student"] == {"model": "stub", "base_url": url} and "which weights answered" in arm["note"]
+    assert arm["student"] == {"model": "stub", "base_url": url} and "which weights the server has" in arm["note"]
     assert arm["without_image"]["n"] == 12
-    assert "far: Known by its address" in (place / "run" / "eval" / "report.html").read_text()
+    assert "far: Known only by its address" in (place / "run" / "eval" / "report.html").read_text()
 
 
 def test_images_and_greedy_settings_reach_the_server_and_the_second_time_no_image_does(place: Path) -> None:

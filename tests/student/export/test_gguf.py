@@ -181,7 +181,7 @@ def test_a_tokenizer_without_a_token_for_padding_is_written_and_one_without_an_e
 
 def test_the_command_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     done = CliRunner().invoke(app, ["export", "run", "--out", "out", "--gguf", "f16", "--plain"])
-    assert done.exit_code != 0 and "--gguf is a form of its own" in done.output
+    assert done.exit_code != 0 and "--gguf writes another form" in done.output
     monkeypatch.setenv("DISTILL_LLAMA_SERVER", "/nowhere/llama-server --flash-attn off")
     with pytest.raises(RecipeError, match="no program '/nowhere/llama-server'"):
         find_llama_server()

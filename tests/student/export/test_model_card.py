@@ -117,7 +117,7 @@ def test_figures_are_those_of_the_evaluation(run: Path) -> None:
 def test_the_card_says_what_its_columns_are(run: Path) -> None:
     evaluate(run, "reason")
     text = card(run)[1]
-    assert "- *hallucination*: Rationales with a value that neither chart nor question supports" in text
+    assert "- *hallucination*: Share of rationales with a value that chart and question do not support" in text
     assert "Training tokens and seconds are those of the last stage of a student." in text
 
 

@@ -193,7 +193,7 @@ def one_token_off(count: int) -> Change:
 def test_replies_that_differ_are_shown(recipe: Recipe, run: Path, tmp_path: Path) -> None:
     export(run, tmp_path / "out", stage="lora")
     message = refused(recipe, run, tmp_path / "out", "lora", one_token_off(1))
-    assert "identical_replies: the server's greedy replies are not those of transformers: 0.916667" in message
+    assert "identical_replies: the server's greedy replies differ from transformers: 0.916667" in message
     assert "squares" in message and "transformers says" in message and "margin" in message
     (difference,) = json.loads((tmp_path / "out" / "verify.json").read_text())["replies"]["differences"]
     assert difference["margin"] > 0 and difference["transformers"] != difference["server"]

@@ -131,7 +131,7 @@ def test_a_processor_that_joins_text_and_images_in_its_own_way_is_refused_before
         return joined(self, text, **options) if isinstance(text, list) else own.__call__(self, text=text, **options)
 
     processor.__class__ = type(own.__name__, (own,), {"__call__": called})
-    with pytest.raises(ModelError, match="depends on the text around them"):
+    with pytest.raises(ModelError, match="if the text around it"):
         answers(model, processor, samples, batch_size=1)
 
 

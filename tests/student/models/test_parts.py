@@ -38,9 +38,9 @@ def mllama() -> Any:
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        (lambda: transformers.Florence2Config(), "reads the question with an encoder"),
-        (mllama, "looks at images by cross-attention"),
-        (paligemma, "also attend to later ones of the prompt"),
+        (lambda: transformers.Florence2Config(), "has an encoder for the question"),
+        (mllama, "has cross-attention to images"),
+        (paligemma, "also attend to later tokens of the prompt"),
     ],
     ids=["florence2", "mllama", "paligemma"],
 )

@@ -49,7 +49,7 @@ def test_a_flipped_bit_in_any_file_of_a_checkpoint_is_noticed_and_its_file_named
     data = bytearray((checkpoint / name).read_bytes())
     data[-5 if name != OPTIMIZER else len(data) // 2] ^= 1
     (checkpoint / name).write_bytes(data)
-    damaged = pytest.raises(DataError, match=rf"damaged \({name}: its bytes .*remove the folder")
+    damaged = pytest.raises(DataError, match=rf"damaged \({name}: its content .*remove the folder")
     with damaged, readable_checkpoint(checkpoint):
         pytest.fail("a damaged file was read")
     (checkpoint / DIGESTS).unlink()  # as of an earlier version
@@ -100,7 +100,7 @@ def test_a_damaged_checkpoint_is_set_aside_with_a_warning_and_the_one_before_it_
         assert last_checkpoint(tmp_path) == tmp_path / f"checkpoint-{step}"
         (tmp_path / f"checkpoint-{step}" / WEIGHTS).write_bytes(b"junk")
         last_checkpoint(tmp_path)
-        assert f"({WEIGHTS}: its bytes are not those that were written); it is renamed to .damaged-" in caplog.text
+        assert f"({WEIGHTS}: its content was changed after it was written); it is renamed to .damaged-" in caplog.text
         assert caplog.text.rstrip().endswith(then)
     assert last_checkpoint(tmp_path) is None
     assert sorted(path.name for path in tmp_path.iterdir()) == [".damaged-checkpoint-2", ".damaged-checkpoint-4"]

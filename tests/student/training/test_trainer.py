@@ -174,7 +174,7 @@ def test_a_row_that_does_not_fit_alone_stops_the_stage_and_says_what_to_change(
 ):
     run = Run("siq-vl", world, tmp_path)
     full_device(monkeypatch, run, 10, at="forward")
-    with pytest.raises(DistillError, match=r"step 1 does not fit .* one row a pass .*2.00 GiB.*micro_batch_tokens"):
+    with pytest.raises(DistillError, match=r"step 1 does not fit .* one row .*2.00 GiB.*micro_batch_tokens"):
         run.fit()
 
 

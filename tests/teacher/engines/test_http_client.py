@@ -234,7 +234,7 @@ def test_a_key_loses_the_line_break_of_its_file_and_quotation_marks_and_near_nam
     with pytest.raises(RecipeError, match="did you mean 'TEACHER_API_KEY'"):
         request_headers(teacher(url, api_key_env="TEACHER_KEY"))
     monkeypatch.setenv("TEACHER_API_KEY", "'abcdefgh123'")
-    with pytest.raises(RecipeError, match="TEACHER_API_KEY stands in quotation marks; export it without them"):
+    with pytest.raises(RecipeError, match="TEACHER_API_KEY is in quotation marks; export it without them"):
         request_headers(teacher(url, api_key_env="TEACHER_API_KEY"))
 
 

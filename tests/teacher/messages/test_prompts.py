@@ -63,7 +63,7 @@ def test_cues_are_what_the_recipe_names_and_are_part_of_the_digest() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"prompt": "{question} {cues}"}, "say what it shows"), ({"cues": "caption"}, "does not contain {cues}")],
+    [({"prompt": "{question} {cues}"}, "set its content"), ({"cues": "caption"}, "does not contain {cues}")],
 )
 def test_cues_and_their_placeholder_go_together(settings: dict[str, str], message: str) -> None:
     with pytest.raises(ValidationError, match=message):

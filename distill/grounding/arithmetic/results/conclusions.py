@@ -1,8 +1,8 @@
 """Results that a sentence draws from its numbers in words, without a fixed phrase: "52 seats, 38 taken: 24 are free".
 
-A result is a number behind words that draw a conclusion, or with words beside it that announce an operation: a total,
-what is left, a difference, a mean, a share, a price. Its operands are the numbers before it. It is a slip only if no
-reading gives it: none of the operations that the sentence may mean, on any of these numbers.
+A result is a number after words that draw a conclusion, or beside words for an operation: a total, a remainder, a
+difference, a mean, a share, a price. Its operands are the numbers before it. It is a slip only if no reading gives
+it: no operation that the sentence may mean, on any of its numbers.
 """
 
 import re
@@ -62,7 +62,7 @@ _MOST_ANYHOW: Final = 3
 
 
 def find_conclusions(sentence: NumberedSentence) -> Iterator[ArithmeticClaim]:
-    """What a sentence concludes from its numbers, or from those of the sentences before it."""
+    """The conclusion of a sentence from its numbers, or from the numbers of the sentences before it."""
     leading = _leading_cue(sentence)
     for index in range(0 if sentence.before_it else _FEWEST, len(sentence.numbers)):
         cue = _cue_of(sentence, index, leading) if leading or sentence.has_cue(index) else ""
@@ -112,7 +112,7 @@ def _leading_cue(sentence: NumberedSentence) -> str:
 
 
 def _may_end(sentence: NumberedSentence, index: int) -> bool:
-    """Whether nothing behind a number goes on with it, and the number is no name."""
+    """Whether the text after a number does not continue it, and the number is no name."""
     behind = sentence.behind(index)
     if behind.operator or behind.cue == "than" or behind.name == "to" or sentence.is_label(index):
         return False
@@ -160,7 +160,7 @@ def _cue_of(sentence: NumberedSentence, index: int, leading: str) -> str:
 def _judge(
     sentence: NumberedSentence, index: int, cue: str, values: list[float], words: frozenset[str]
 ) -> tuple[bool, float | None] | None:
-    """Whether a result of these values is right, and what it should be; None where it may be another one."""
+    """Whether a result of these values is right, and the correct value; None if another result is possible."""
     result = sentence.numbers[index]
     if not _UNKNOWN.isdisjoint(words) and cue in ("any", "sum"):
         return None

@@ -1,6 +1,6 @@
 """Which results a few numbers can give by the operations that a sentence names.
 
-A stated result that none of them gives is a slip, however the sentence is read.
+A stated result that no reading gives is a slip.
 """
 
 import math

@@ -59,7 +59,7 @@ def find_list_claims(sentence: NumberedSentence) -> Iterator[ArithmeticClaim]:
 def _fact_claim(
     sentence: NumberedSentence, fact: str, values: list[float], first: int, index: int
 ) -> Iterator[ArithmeticClaim]:
-    """What a number states of these values."""
+    """The statement of a number about these values."""
     facts = _facts(fact, values)
     if facts and not sentence.behind(index).operator:
         yield sentence.claim(first, index, sentence.is_any_of(index, facts), facts[0], (fact, *values))

@@ -59,7 +59,7 @@ _PUNCTUATION: Final = str.maketrans(",.:;()!", "       ")
 
 
 class Before(NamedTuple):
-    """What stands before a number."""
+    """The text before a number."""
 
     cue: str
     """The operation that is announced; empty: none."""
@@ -79,7 +79,7 @@ class Before(NamedTuple):
 
 
 class Behind(NamedTuple):
-    """What stands behind a number."""
+    """The text after a number."""
 
     cue: str
     operator: str
@@ -190,7 +190,7 @@ class NumberedSentence:
         return -self.numbers[index].value if self.before(index).negative else self.numbers[index].value
 
     def is_any_of(self, index: int, values: Iterable[float]) -> bool:
-        """Whether a number, with its sign, stands for one of these values."""
+        """Whether a number, with its sign, can be one of these values."""
         stated, unit = self.value(index), self.numbers[index].unit
         return any(stands_for(stated, unit, value, False) for value in values)
 

@@ -72,7 +72,7 @@ def _claim(sentence: NumberedSentence, results: list[tuple[float, tuple[float, .
 
 
 def _is_rate(sentence: NumberedSentence) -> bool:
-    """Whether three numbers are a rate, what it is applied to, and the result."""
+    """Whether three numbers are a rate, its base, and the result."""
     text = "N".join(sentence.pieces[:-1])
     if not _RATE.search("N".join(sentence.pieces)) or _AND.search(sentence.pieces[2]):
         return False
@@ -90,7 +90,8 @@ def _is_rate(sentence: NumberedSentence) -> bool:
 
 
 def _is_of_one(sentence: NumberedSentence) -> bool:
-    """Whether the first number is that of one thing, and the third that of as many as the second counts."""
+    """Whether the first number is the value of one thing, the second a count, and the third the value of this count
+    of things."""
     one = _ONE_OF.match(sentence.pieces[0])
     if one is None:
         return False

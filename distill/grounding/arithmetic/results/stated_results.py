@@ -1,6 +1,6 @@
 """Claims of a canonical sentence that are read from the roles of its numbers, and not from one phrase.
 
-Each reading has words, or a count of numbers, without which it finds nothing; most sentences have none of them.
+Each reading needs certain words, or a number of numbers; most sentences do not have them, so the reading is skipped.
 """
 
 import re
