@@ -26,7 +26,7 @@ pocket: pocket-setup
 # Files run side by side, the slowest first (tests/conftest.py). Tests that measure time run alone afterwards; only
 # their files are loaded for that, which takes a tenth of the time that all files take.
 # Two workers more than there are cores: tests of servers, outages and kills wait for a third of their time. A worker
-# needs up to 1.5 GB, of which it shares the libraries: workers are forks of one process (tests/support/forked.py).
+# needs up to 1.5 GB, of which it shares the libraries: workers are forks of one process (tests/support/processes/forked.py).
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 BESIDE := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.ready $(VLLM_VENV)/.tried

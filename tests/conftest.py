@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from distill.machine import interrupts
 
-pytest_plugins = ("left_over",)
+pytest_plugins = ("processes.left_over",)
 
 # As the command line sets it: torch's threads must not spin while they wait, or busy cores make them crawl.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -152,7 +152,7 @@ Workers begin with them, so that none has much left when the others are done. Ea
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
     """Workers are forks of one process that has loaded the tests and their libraries."""
-    import forked
+    from processes import forked
 
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // len(specs))))
     loaded = forked.COLLECTED.format(python=sys.executable, arguments=config.args)
@@ -169,7 +169,7 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """What a worker starts as a command is no fork unless a test asks for it; processes of multiprocessing are."""
     if worker := getattr(config, "workerinput", None):
-        import forked
+        from processes import forked
 
         sys.executable = worker["python"]
         multiprocessing.set_executable(forked.interpreter())
@@ -191,7 +191,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish() -> None:
-    import forked
+    from processes import forked
 
     forked.end()
 
@@ -210,7 +210,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A student's parts, questions and a finished filter stage, never written to."""
-    import student_worlds
+    from worlds import student_worlds
 
     folder = student_worlds.parts(tmp_path_factory.mktemp("world"))
     student_worlds.data(folder)
@@ -220,7 +220,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def vllm_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that start a vLLM take the one of the tests."""
-    import vllm_server
+    from servers import vllm_server
 
     vllm_server.use_it(monkeypatch)
 
@@ -232,7 +232,7 @@ def short_report(monkeypatch: pytest.MonkeyPatch) -> None:
     For tests that look at other files; `tests/filters/report`, `tests/filters/test_apply.py` and tests that compare a
     store with a folder (`tests/filters/test_filter_store_run.py`) write whole reports.
     """
-    import run_fixtures
+    from worlds import run_fixtures
 
     from filters.report import page
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-from labelled_pairs import read_pairs
+from judged.labelled_pairs import read_pairs
 
 import distill
 from distill.answers.consistency import compare_conclusion

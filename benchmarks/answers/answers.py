@@ -36,7 +36,7 @@ import orjson
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-from labelled_pairs import FOLDER, pairs_version, read_pairs
+from judged.labelled_pairs import FOLDER, pairs_version, read_pairs
 
 from distill.answers import exact_match, judge, relaxed_accuracy
 from distill.answers.final_answer import final_answer

@@ -24,7 +24,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-from labelled_pairs import read_pairs
+from judged.labelled_pairs import read_pairs
 
 from distill.answers import verdicts
 

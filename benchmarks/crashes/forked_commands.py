@@ -10,7 +10,7 @@ from pathlib import Path
 from distill import cli
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["forked", "teacher.generate", "filters.apply", "distill.commands.stages"])
+_FORKS.set_forkserver_preload(["processes.forked", "teacher.generate", "filters.apply", "distill.commands.stages"])
 _LONGEST_S = 1800.0
 
 

@@ -29,7 +29,7 @@ import orjson
 
 from distill.artifacts.journal import read_jsonl
 
-STUB = Path(__file__).resolve().parents[2] / "tests" / "support" / "stub_server.py"
+STUB = Path(__file__).resolve().parents[2] / "tests" / "support" / "servers" / "stub_server.py"
 MARK = "DISTILL_KILLS"
 """Environment variable by which the servers of one benchmark are known, whoever their parent is now."""
 STAGES = ("reason", "answers_only")
@@ -63,7 +63,7 @@ def finish(verb: str, recipe: str, run: Path, options: Sequence[str] = ()) -> fl
 def written_recipe(folder: Path, requests: int, samples: int = 2) -> Path:
     """A recipe of so many requests whose server the run starts itself."""
     sys.path.insert(0, str(STUB.parent))
-    import tiny_models
+    from students import tiny_models
 
     for number in range(100):
         tiny_models.picture(folder / f"{number}.png", number, size=32)

@@ -36,9 +36,9 @@ from distill.cli import app
 from distill.trace_records.human_labels import FILE, LabelJournal
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
-import tiny_models
-from generate_world import World, asked_of, set_mode
-from stub_server import serve
+from servers.stub_server import serve
+from students import tiny_models
+from worlds.generate_world import World, asked_of, set_mode
 
 RULES = {
     "incomplete": "outcome <> 'complete'",

@@ -35,9 +35,9 @@ import orjson
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-import stub_server
-import tiny_models
 from forked_commands import Forked
+from servers import stub_server
+from students import tiny_models
 
 KINDS = ("images", "key", "quota", "server", "replica", "proxy", "disk")
 _MODES = {

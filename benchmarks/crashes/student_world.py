@@ -24,10 +24,10 @@ from distill.errors import BusyError
 from distill.rounds.results import read_results
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
-import forked
-import student_worlds
-from generate_world import World
-from stub_server import serve
+from processes import forked
+from servers.stub_server import serve
+from worlds import student_worlds
+from worlds.generate_world import World
 
 HEAD = """
 seed = 1

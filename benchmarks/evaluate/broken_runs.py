@@ -35,8 +35,8 @@ from broken_cases import blind_1, blind_2, blind_3, blind_4, blind_5, blind_6, b
 from broken_cases.case import TEACHERS, TINY, Case, Row, table_rows
 from broken_cases.first import QUESTIONS
 from questions import rationale
-from run_fixtures import generate_folder, trace
 from world import Picture, Question
+from worlds.run_fixtures import generate_folder, trace
 
 import distill
 from distill.data import reader

@@ -2,8 +2,8 @@
 
     python benchmarks/filter/contamination.py [--questions 700] [--seed 0] [--large 20000] [--examples 5]
 
-A test set of so many questions about charts, photographs, documents and plain text (tests/support/question_edits.py
-and tests/support/planted_leaks.py say which); each is planted once as it is and twice edited, its picture saved or
+A test set of so many questions about charts, photographs, documents and plain text (question_edits.py and
+planted_leaks.py in tests/support/faults). Each is planted once as it is and twice edited, its picture saved or
 resized, among questions that look like it: about the same picture with a number, a name, a thing, a colour or an
 opposite exchanged or a negation added, and the same words about another picture. A third of all questions come
 without gold answers. An exchanged word that is in none of the matcher's lists is a kind of its own. Then the cost of
@@ -26,9 +26,9 @@ import orjson
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-from planted_leaks import Case, plant
-from question_edits import TEMPLATES, fill
-from run_fixtures import sample, trace
+from faults.planted_leaks import Case, plant
+from faults.question_edits import TEMPLATES, fill
+from worlds.run_fixtures import sample, trace
 
 from distill.recipe.loading import load
 from filters.signals.families.contamination import Contamination, prepare

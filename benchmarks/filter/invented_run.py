@@ -43,7 +43,7 @@ PLAN = pa.schema(
 
 def written_recipe(folder: Path, text: str = "") -> Path:
     """A recipe whose filter section is `text`; it asks for nothing that a finished generate stage has not."""
-    from run_fixtures import recipe
+    from worlds.run_fixtures import recipe
 
     path = recipe(folder, text).path
     assert path is not None
@@ -52,7 +52,7 @@ def written_recipe(folder: Path, text: str = "") -> Path:
 
 def write_run(run: Path, traces: int, words: int, chance: random.Random) -> None:
     """`<run>/generate` with exactly so many traces."""
-    from run_fixtures import picture
+    from worlds.run_fixtures import picture
 
     folder = run / "generate"
     pictures = [picture(run / "pictures", number) for number in range(PICTURES)]

@@ -19,7 +19,7 @@ import numpy as np
 import orjson
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
-from run_fixtures import sample, trace
+from worlds.run_fixtures import sample, trace
 
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table

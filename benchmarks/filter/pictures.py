@@ -2,11 +2,11 @@
 
     python benchmarks/filter/pictures.py [--copies 2000] [--edited 2400] [--seed 0]
 
-Charts are drawn as in tests/support/chart_pictures.py. A copy is encoded again (JPEG of quality 30 to 95, WebP, PNG),
-given 0.5 to 2 times its size, both, or is one of two copies of one original. An edited chart differs in its title, a
-letter or a digit of a label, a value, a colour, or the order of two values; some are encoded or resized as well. A
-pair is found when the hashes propose it and the pixels confirm it; `told the same` is what the pixels alone say.
-`weight` is that of the pair nearest to the other verdict, which begins at 1. In the kinds that begin with "two",
+Charts are drawn by tests/support/worlds/chart_pictures.py. A copy is encoded again (JPEG of quality 30 to 95, WebP,
+PNG), given 0.5 to 2 times its size, both, or is one of two copies of one original. An edited chart differs in its
+title, a letter or a digit of a label, a value, a colour, or the order of two values; some are encoded or resized as
+well. A pair is found when the hashes propose it and the pixels confirm it; `told the same` is what the pixels alone
+say. `weight` is that of the pair nearest to the other verdict, which begins at 1. In the kinds that begin with "two",
 neither picture was made from the other.
 Takes 22 s with `--copies 60 --edited 60` (two shared cores).
 """
@@ -25,7 +25,7 @@ from PIL import Image
 from filters.matching import image_compare, image_match
 
 sys.path.append(str(Path(__file__).parents[2] / "tests" / "support"))
-import chart_pictures as charts
+from worlds import chart_pictures as charts
 
 MAX_PIXELS = 50_000_000
 FAR = 99.0

@@ -38,7 +38,7 @@ BENCHMARKS = Path(__file__).parents[1]
 sys.path += [str(BENCHMARKS / "answers"), str(BENCHMARKS / "grounding"), str(BENCHMARKS.parent / "tests" / "support")]
 
 from grounding import cases, long_cases, pair  # noqa: E402 - beside another script
-from labelled_pairs import read_pairs  # noqa: E402
+from judged.labelled_pairs import read_pairs  # noqa: E402
 from mutated_answers import SAMPLES, texts, trace_of  # noqa: E402
 
 Question = tuple[Sample, list[Trace]]

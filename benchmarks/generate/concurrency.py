@@ -23,10 +23,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-import stub_server
-import tiny_models
-import vllm_server
-from simulated_server import LATENCIES, drawn_latencies, seconds_of
+from servers import stub_server, vllm_server
+from servers.simulated_server import LATENCIES, drawn_latencies, seconds_of
+from students import tiny_models
 
 from distill.data.images.image_files import sha256
 from distill.recipe.sections.sampling import Sampling

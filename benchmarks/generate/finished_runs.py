@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"
 sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
 
 import measure
-import stub_server
-import tiny_models
+from servers import stub_server
+from students import tiny_models
 
 import teacher.agent
 import teacher.generate

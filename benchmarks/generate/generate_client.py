@@ -21,8 +21,8 @@ import orjson
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-import stub_server
-import tiny_models
+from servers import stub_server
+from students import tiny_models
 
 from distill.data import reader
 from distill.recipe.loading import load

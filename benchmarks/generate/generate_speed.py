@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"
 sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
 
 import measure
-import stub_server
-import tiny_models
+from servers import stub_server
+from students import tiny_models
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = 200

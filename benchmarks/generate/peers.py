@@ -15,8 +15,8 @@ what no client can beat. Three measurements:
 - kept: 100 questions on a stub, of which ten are cut by length and five have reasoning only; then 100 of which two
   are refused. What of the answers is in a peer's output, and how often the server was asked.
 - stub: the clients' own cost, on a server that answers at once with 12 KB.
-- vllm: the real server of tests/support/vllm_server.py (DISTILL_VLLM_PYTHON names its interpreter) with a shipped
-  teacher.
+- vllm: the real server of tests/support/servers/vllm_server.py (DISTILL_VLLM_PYTHON names its interpreter) with a
+  shipped teacher.
 
 Clients take turns. Times are those of whole processes, interpreter start and imports included, and so is CPU; the
 bare client's are, too. Tokens a second count what the server generated, repeated requests included, as useless as

@@ -36,7 +36,7 @@ TEST_PACKAGES = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "pand
 RUN = """
 import subprocess, sys
 from pathlib import Path
-import stub_server
+from servers import stub_server
 from PIL import Image
 def distill(*arguments):
     done = subprocess.run([sys.argv[1], *arguments], capture_output=True, text=True, check=False)

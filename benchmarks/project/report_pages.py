@@ -5,7 +5,7 @@
 Without PAGE: an invented evaluation and ablation of four arms, 600 questions about as many different photographs
 (crops of the two that scikit-learn ships) with rationales of 100 words, and one with rationales of 3,000. Says how
 long each takes to write, how many bytes it has, what was made smaller, and what the rules of
-tests/support/accessibility.py say. With Chromium also: axe-core's findings (its axe.min.js from the npm package
+tests/support/pages/accessibility.py say. With Chromium also: axe-core's findings (its axe.min.js from the npm package
 axe-core, MPL-2.0, is read from the path given and used here only), the time to load and to filter, and screenshots in
 --out of a phone and a desktop, light and dark.
 Takes 90 s with `--questions 20` (two shared cores). Screenshots need Chromium.
@@ -20,9 +20,9 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-import report_worlds as worlds
-from accessibility import problems
-from browser import CHROMIUM, DESKTOP, PHONE, Tab, browse
+from pages.accessibility import problems
+from pages.browser import CHROMIUM, DESKTOP, PHONE, Tab, browse
+from worlds import report_worlds as worlds
 
 from distill.ablation import report as ablate_report
 
@@ -37,7 +37,7 @@ FILTER = """(() => { const select = document.querySelector("#filters [name=verdi
 
 def write(folder: Path, questions: int, words: int) -> list[Path]:
     """An evaluation's and an ablation's page of invented figures."""
-    from student_worlds import recipe
+    from worlds.student_worlds import recipe
 
     from student.evaluation import report
 

@@ -30,9 +30,8 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-import store_servers
-import stub_server
-from generate_world import World, asked_of
+from servers import store_servers, stub_server
+from worlds.generate_world import World, asked_of
 
 from distill.object_store.interface import ObjectStore
 from distill.object_store.recipe_stores import open_run_store

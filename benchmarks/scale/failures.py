@@ -42,11 +42,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-import ceph_gateway
-import store_servers
-import stub_server
-from generate_world import World, asked_of
-from store_worlds import lines_of
+from servers import ceph_gateway, store_servers, stub_server
+from worlds.generate_world import World, asked_of
+from worlds.store_worlds import lines_of
 
 from distill.artifacts.files import file_sha256
 from distill.object_store.interface import ObjectStore

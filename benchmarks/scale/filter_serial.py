@@ -22,8 +22,8 @@ from unittest import mock
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-import stub_server
-from generate_world import World
+from servers import stub_server
+from worlds.generate_world import World
 
 from distill.reports.text_table import table
 from filters import store_run

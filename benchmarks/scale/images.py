@@ -22,7 +22,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-import store_servers
+from servers import store_servers
 
 from distill.data.images import image_files, stored_images
 from distill.object_store.open_store import open_store

@@ -22,10 +22,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-import store_servers
-import stub_server
-from generate_world import World, asked_of
-from store_worlds import lines_of
+from servers import store_servers, stub_server
+from worlds.generate_world import World, asked_of
+from worlds.store_worlds import lines_of
 
 from distill.object_store.recipe_stores import open_run_store
 from distill.units.commits import committed_units

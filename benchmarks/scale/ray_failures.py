@@ -25,9 +25,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-import stub_server
-from generate_world import World, asked_of
-from store_worlds import lines_of
+from servers import stub_server
+from worlds.generate_world import World, asked_of
+from worlds.store_worlds import lines_of
 
 from distill.artifacts.files import file_sha256
 from distill.object_store.local_store import LocalStore

@@ -25,7 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-from store_in_memory import MemoryStore
+from servers.store_in_memory import MemoryStore
 
 from distill.object_store.interface import StoredObject
 from distill.units import unit_queue

@@ -30,12 +30,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-import store_servers
-import stub_server
-import student_worlds
 import torch
-from generate_world import World
 from safetensors.torch import load_file
+from servers import store_servers, stub_server
+from worlds import student_worlds
+from worlds.generate_world import World
 
 from distill.artifacts.files import describe
 from distill.artifacts.journal import read_jsonl

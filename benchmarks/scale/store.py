@@ -34,7 +34,7 @@ SMALL = 1000
 def local_server(name: str) -> Iterator[ObjectStore]:
     os.environ["S3_SERVER"] = name
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
-    import store_servers
+    from servers import store_servers
 
     with store_servers.s3_server() as endpoint:
         yield open_store(f"s3://{store_servers.BUCKET}/run", config=store_servers.config(endpoint))

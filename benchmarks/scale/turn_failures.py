@@ -24,11 +24,9 @@ from failures import Run, kill
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-import batch_server
-import store_servers
-import stub_server
-from generate_world import World
-from store_worlds import lines_of
+from servers import batch_server, store_servers, stub_server
+from worlds.generate_world import World
+from worlds.store_worlds import lines_of
 
 from distill.artifacts.files import file_sha256
 from distill.units.stored_run import pull_generate

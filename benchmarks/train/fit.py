@@ -2,9 +2,10 @@
 
     python benchmarks/train/fit.py [--traces 256] [--words 120] [--hidden 256] [--layers 4] [--threads 1]
 
-A random student of tests/support/tiny_models.py reads made-up traces about random pictures. Each of its batches is
-then fed to the whole model once more (logits for every position, as a plain forward makes them), and to the model
-without its output layer, which is the least that any likelihood costs. The three take turns; medians are shown.
+A random student of tests/support/students/tiny_models.py reads made-up traces about random pictures. Each of its
+batches is then fed to the whole model once more (logits for every position, as a plain forward makes them), and to
+the model without its output layer, which is the least that any likelihood costs. The three take turns; medians are
+shown.
 Preparing rows (chat template, tokens, pictures) is shown apart: a plain forward needs it just as much.
 Takes 30 s with `--traces 16 --rounds 1 --hidden 64 --layers 2 --vocabulary 4000` (two shared cores).
 """
@@ -22,7 +23,7 @@ import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-import tiny_models
+from students import tiny_models
 
 from distill.data.images import image_files
 from distill.types import ImageRef

@@ -14,8 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-import student_worlds as worlds
 import torch
+from worlds import student_worlds as worlds
 
 from distill.reports.text_table import table
 from student.data import collate, encode

@@ -17,10 +17,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-import student_worlds as worlds
 import torch
 import transformers
 from typer.testing import CliRunner
+from worlds import student_worlds as worlds
 
 from distill.cli import app
 from distill.reports.text_table import table

@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-from view_servers import Visitor
+from servers.view_servers import Visitor
 
 from distill.trace_records.human_labels import LABELS, read_labels
 from distill.view.trace_table import Query, TraceTable

@@ -18,8 +18,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-from browser import DESKTOP, Tab, browse
 from enlarged_run import enlarge
+from pages.browser import DESKTOP, Tab, browse
 
 from distill.artifacts.layout import RECIPE
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
-from browser import DESKTOP, PHONE, Tab, browse, until
-from view_servers import viewed
+from pages.browser import DESKTOP, PHONE, Tab, browse, until
+from servers.view_servers import viewed
 
 PAGES = {
     "view": ("/", "!!document.querySelector('#trace .rationale')"),

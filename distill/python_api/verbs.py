@@ -209,8 +209,10 @@ def _write_learned_rows(recipe: Recipe, run: Path) -> None:
     from filters.dataset.ablation_sets import materialise_stages
     from student.evaluation.learned_rows import diagnosed_arm
 
+    if Manifest.read(run / "generate") is None:
+        return
     _, stage = diagnosed_arm(recipe)
-    if stage is not None and Manifest.read(run / "generate") is not None:
+    if stage is not None:
         with suppress(DistillError):  # rows that cannot be made any more are not asked
             materialise_stages(recipe, run, stage.name)
 

@@ -7,10 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import forked
 import pytest
-import stub_server
-import student_worlds as worlds
+from processes import forked
+from servers import stub_server
+from worlds import student_worlds as worlds
 
 from distill import packages
 from distill.errors import MissingExtra
@@ -117,7 +117,7 @@ def test_what_needs_no_extra_works_without_one(arguments: tuple[str, ...]) -> No
 
 
 def test_filter_status_and_explain_need_no_extra(folder: Path, tmp_path: Path) -> None:
-    import run_fixtures
+    from worlds import run_fixtures
 
     samples, traces = run_fixtures.small_world(tmp_path / "pictures")
     run = tmp_path / "run"
@@ -165,7 +165,7 @@ FUNCTIONS = ("dataset", "signals", "traces")
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a recipe, and a run of it with traces and a dataset."""
-    import run_fixtures
+    from worlds import run_fixtures
 
     place = tmp_path_factory.mktemp("finished")
     samples, traces = run_fixtures.small_world(place / "pictures")

@@ -5,8 +5,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import student_worlds as worlds
 from transformers.utils import chat_template_utils
+from worlds import student_worlds as worlds
 
 from distill.chat_templates import with_fixed_date
 from student.data.encode import Encoder

@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 import typer
-from command_line import RECIPE, distill
+from processes.command_line import RECIPE, distill
 from typer.testing import CliRunner
 
 from distill import __main__, cli

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import orjson
 import pytest
-import student_worlds
-from command_line import RECIPE, documented_keys
+from processes.command_line import RECIPE, documented_keys
 from typer.testing import CliRunner
+from worlds import student_worlds
 
 from distill import cli
 from distill.commands import progress

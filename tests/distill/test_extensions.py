@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-import installed_package
 import pytest
+from processes import installed_package
 
 from distill import extensions
 from distill.answers.user_types import UserAnswerType

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-import run_fixtures as fixtures
 from typer.testing import CliRunner
+from worlds import run_fixtures as fixtures
 
 from distill.artifacts.manifest import Manifest
 from distill.cli import app

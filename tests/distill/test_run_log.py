@@ -13,9 +13,9 @@ from typing import Any
 
 import orjson
 import pytest
-import stub_server
-from generate_world import World
+from servers import stub_server
 from typer.testing import CliRunner
+from worlds.generate_world import World
 
 import distill
 from distill import cli, redact, run_log

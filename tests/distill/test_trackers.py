@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 import pytest
-import run_fixtures
-import stub_server
-from generate_world import World
+from servers import stub_server
+from worlds import run_fixtures
+from worlds.generate_world import World
 
 from distill import redact, trackers
 from distill.artifacts.manifest import Manifest

@@ -11,8 +11,8 @@ from pathlib import Path
 import orjson
 import pyarrow.parquet as pq
 import pytest
-from killed import die_in_turn
-from run_fixtures import generate_folder, recipe, sample, small_world, trace
+from faults.killed import die_in_turn
+from worlds.run_fixtures import generate_folder, recipe, sample, small_world, trace
 
 from distill.artifacts.files import locked
 from distill.artifacts.journal import write_jsonl

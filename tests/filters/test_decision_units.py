@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import stub_server
-from generate_world import World
-from store_worlds import assert_filtered_as_in_a_folder, copied, small_world
+from servers import stub_server
+from worlds.generate_world import World
+from worlds.store_worlds import assert_filtered_as_in_a_folder, copied, small_world
 
 from distill.errors import DataError, RecipeError
 from distill.object_store.local_store import LocalStore

@@ -6,14 +6,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import forked
 import pyarrow as pa
 import pytest
-import store_servers
-import stub_server
-from generate_world import World
-from store_worlds import small_world
+from processes import forked
+from servers import store_servers, stub_server
 from typer.testing import CliRunner
+from worlds.generate_world import World
+from worlds.store_worlds import small_world
 
 from distill.artifacts.files import describe
 from distill.artifacts.manifest import MANIFEST, Manifest

@@ -16,7 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from run_fixtures import generate_folder, picture, recipe, sample, trace
+from worlds.run_fixtures import generate_folder, picture, recipe, sample, trace
 
 from distill.artifacts.manifest import Manifest
 from filters.apply import apply

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import run_fixtures
-import stub_server
-from store_worlds import address, small_world
+from servers import stub_server
+from worlds import run_fixtures
+from worlds.store_worlds import address, small_world
 
 from distill.errors import DistillError, RowsLost
 from filters import decision_units, signal_units, stored_dataset

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import stub_server
-from generate_world import World
-from store_worlds import address, assert_filtered_as_in_a_folder, small_world
+from servers import stub_server
+from worlds.generate_world import World
+from worlds.store_worlds import address, assert_filtered_as_in_a_folder, small_world
 
 from filters import placed_rows, signal_units, unit_traces
 from filters.dataset import writer

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import stub_server
-from generate_world import World
-from store_worlds import address, copied, small_world
+from servers import stub_server
+from worlds.generate_world import World
+from worlds.store_worlds import address, copied, small_world
 
 from distill.artifacts.files import describe
 from distill.artifacts.manifest import Manifest

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import orjson
 import pytest
-import stub_server
-from generate_world import World
-from store_worlds import address, assert_filtered_as_in_a_folder, copied, small_world
+from servers import stub_server
 from typer.testing import CliRunner
+from worlds.generate_world import World
+from worlds.store_worlds import address, assert_filtered_as_in_a_folder, copied, small_world
 
 from distill.artifacts.manifest import Manifest
 from distill.cli import app

@@ -2,7 +2,7 @@
 
 import pyarrow.parquet as pq
 import pytest
-from run_fixtures import generate_folder, picture, recipe, trace
+from worlds.run_fixtures import generate_folder, picture, recipe, trace
 
 from distill.answers.verdicts import equivalent, is_numeric, judge
 from distill.data import reader

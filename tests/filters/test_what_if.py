@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import run_fixtures as fixtures
 from typer.testing import CliRunner
+from worlds import run_fixtures as fixtures
 
 from distill.artifacts.files import describe, file_sha256
 from distill.artifacts.manifest import Manifest

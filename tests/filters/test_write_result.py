@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from run_fixtures import generate_folder, recipe, small_world
+from worlds.run_fixtures import generate_folder, recipe, small_world
 
 from distill.artifacts.layout import DECISIONS
 from distill.artifacts.manifest import MANIFEST

@@ -4,10 +4,9 @@ import os
 import subprocess
 from pathlib import Path
 
-import batch_server
-import tiny_models
-import vllm_server
-from generate_world import World
+from servers import batch_server, vllm_server
+from students import tiny_models
+from worlds.generate_world import World
 
 pytestmark = vllm_server.marks(timeout_s=600)
 

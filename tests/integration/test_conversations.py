@@ -4,8 +4,8 @@ from pathlib import Path
 
 import orjson
 import pyarrow.parquet as pq
-import stub_server
-import student_worlds
+from servers import stub_server
+from worlds import student_worlds
 
 from distill.recipe.loading import load
 from filters.apply import apply

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import student_worlds as worlds
-import vllm_server
+from servers import vllm_server
 from typer.testing import CliRunner
+from worlds import student_worlds as worlds
 
 from distill.artifacts.journal import read_jsonl
 from distill.cli import app

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-import student_worlds as worlds
-import vllm_server
+from servers import vllm_server
 from typer.testing import CliRunner
+from worlds import student_worlds as worlds
 
 from distill.cli import app
 from student.train import train

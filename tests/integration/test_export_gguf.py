@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-import llama_server
 import pytest
-import student_worlds as worlds
+from servers import llama_server
 from typer.testing import CliRunner
+from worlds import student_worlds as worlds
 
 from distill.cli import app
 from distill.recipe.loading import load

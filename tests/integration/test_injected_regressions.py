@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-import run_fixtures
 from PIL import Image
+from worlds import run_fixtures
 
 from distill.artifacts.manifest import Manifest
 from distill.commands.stages import filter_stage

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import installed_package
 import orjson
 import pytest
-import stub_server
 from PIL import Image
+from processes import installed_package
+from servers import stub_server
 
 from distill import extensions
 from distill.ablation import arms

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import student_worlds as worlds
+from worlds import student_worlds as worlds
 
 from distill.artifacts.journal import read_jsonl
 from distill.errors import StaleError

@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import slurm_cluster
-import store_worlds
-import stub_server
-import student_worlds
-from generate_world import World
-from slurm_cluster import SlurmCluster
+from servers import slurm_cluster, stub_server
+from servers.slurm_cluster import SlurmCluster
 from typer.testing import CliRunner
+from worlds import store_worlds, student_worlds
+from worlds.generate_world import World
 
 from distill.artifacts.journal import read_jsonl
 from distill.cli import app

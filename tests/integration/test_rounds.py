@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import forked
 import orjson
 import pyarrow.parquet as pq
 import pytest
-import student_worlds as worlds
-from killed import die_in_turn
+from faults.killed import die_in_turn
+from processes import forked
 from typer.testing import CliRunner
+from worlds import student_worlds as worlds
 
 from distill.artifacts.journal import read_jsonl, write_jsonl
 from distill.artifacts.manifest import Manifest
@@ -25,7 +25,7 @@ from distill.rounds.results import read_results
 from distill.view.trace_facts import trace_facts
 from distill.view.trace_table import TraceTable
 
-STUB = Path(__file__).parents[1] / "support" / "stub_server.py"
+STUB = Path(__file__).parents[1] / "support" / "servers" / "stub_server.py"
 MORE = f"""
 [[teachers]]
 name = "stub"
@@ -62,7 +62,7 @@ SAME = (
 RUN = """
 import json, sys
 from pathlib import Path
-import run_fixtures
+from worlds import run_fixtures
 from filters.report import page
 page.write = run_fixtures.short_report
 from distill.commands import whole_run
@@ -70,7 +70,7 @@ from distill.recipe import load
 whole_run.all_stages(load(sys.argv[1], json.loads(sys.argv[3])), Path(sys.argv[2]))
 """
 KILLS = """
-import run_fixtures
+from worlds import run_fixtures
 from distill.artifacts import journal
 from distill.commands import rounds, whole_run
 from distill.rounds import returned_questions

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-import leaky_server
 import orjson
 import pyarrow.parquet as pq
 import pytest
+from servers import leaky_server
 
 IN_HEADERS = ("key", "student_key", "ambient", "header")
 PLACES = (

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny_models
-import vllm_server
+from servers import vllm_server
+from students import tiny_models
 
 from distill.recipe.loading import recipes_folder
 from distill.recipe.sections.teachers import Teacher

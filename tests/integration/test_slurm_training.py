@@ -6,10 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import forked
 import pytest
-import student_worlds
+from processes import forked
 from typer.testing import CliRunner
+from worlds import student_worlds
 
 from distill.cli import app
 from distill.errors import DistillError

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import store_servers
-import stub_server
-import student_worlds as worlds
-from store_servers import BUCKET
-from store_worlds import dataset, put_data, small_world
+from servers import store_servers, stub_server
+from servers.store_servers import BUCKET
 from typer.testing import CliRunner
+from worlds import student_worlds as worlds
+from worlds.store_worlds import dataset, put_data, small_world
 
 from distill.artifacts.journal import read_jsonl
 from distill.cli import app

@@ -14,15 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-import forked
 import pytest
-import store_servers
-import stub_server
-import student_worlds as worlds
 import torch
-from generate_world import asked_of
+from processes import forked
 from safetensors.torch import load_file
+from servers import store_servers, stub_server
 from typer.testing import CliRunner
+from worlds import student_worlds as worlds
+from worlds.generate_world import asked_of
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import EVAL_METRICS

@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import client_helpers as clients
 import numpy as np
 import orjson
 import pytest
-import tiny_models
-import vllm_server
+from servers import client_helpers as clients
+from servers import vllm_server
+from students import tiny_models
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest

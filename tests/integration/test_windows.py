@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from run_fixtures import RECIPE, generate_folder, small_world
-from view_servers import Visitor
+from servers.view_servers import Visitor
+from worlds.run_fixtures import RECIPE, generate_folder, small_world
 
 from distill.artifacts.manifest import Manifest
 from distill.trace_records.human_labels import read_labels

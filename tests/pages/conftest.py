@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from browser import HOSTILE
-from run_fixtures import generate_folder, recipe, small_world
+from pages.browser import HOSTILE
+from worlds.run_fixtures import generate_folder, recipe, small_world
 
 from filters.apply import apply
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import report_worlds as worlds
-from accessibility import problems
-from run_fixtures import generate_folder, recipe, small_world
-from student_worlds import recipe as student_recipe
-from stylesheet import Colour, Styles, contrast, linear, parse
+from pages.accessibility import problems
+from pages.stylesheet import Colour, Styles, contrast, linear, parse
+from worlds import report_worlds as worlds
+from worlds.run_fixtures import generate_folder, recipe, small_world
+from worlds.student_worlds import recipe as student_recipe
 
 from distill.ablation import report as ablate_report
 from filters.apply import apply

@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-import report_worlds as worlds
-from browser import CHROMIUM, DESKTOP, PHONE, Tab, browse
+from pages.browser import CHROMIUM, DESKTOP, PHONE, Tab, browse
+from worlds import report_worlds as worlds
 
 from distill.ablation import report
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import CHROMIUM, DESKTOP, Tab, browse, press, until
-from view_page import CHOSEN, LOADED
-from view_servers import make_read_only, viewed
+from pages.browser import CHROMIUM, DESKTOP, Tab, browse, press, until
+from pages.view_page import CHOSEN, LOADED
+from servers.view_servers import make_read_only, viewed
 
 from distill.errors import StorageError
 from distill.trace_records.human_labels import LabelJournal, TraceLabel, read_labels

@@ -6,10 +6,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from accessibility import problems
-from browser import CHROMIUM, DESKTOP, HOSTILE, PHONE, Tab, browse, press, until
-from run_fixtures import generate_folder, picture, recipe, small_world
-from view_servers import viewed
+from pages.accessibility import problems
+from pages.browser import CHROMIUM, DESKTOP, HOSTILE, PHONE, Tab, browse, press, until
+from servers.view_servers import viewed
+from worlds.run_fixtures import generate_folder, picture, recipe, small_world
 
 from distill.artifacts.manifest import Manifest
 from distill.data import reader

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from accessibility import problems
-from browser import CHROMIUM, DESKTOP, HOSTILE, PHONE, Tab, browse, press, until
+from pages.accessibility import problems
+from pages.browser import CHROMIUM, DESKTOP, HOSTILE, PHONE, Tab, browse, press, until
+from pages.view_page import CHOSEN, LOADED
 from PIL import Image
-from run_fixtures import generate_folder, recipe, small_world
-from view_page import CHOSEN, LOADED
-from view_servers import unfiltered, viewed
+from servers.view_servers import unfiltered, viewed
+from worlds.run_fixtures import generate_folder, recipe, small_world
 
 from distill.recipe.loading import load
 from distill.trace_records.human_labels import read_labels

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from listed.recipe_scripts import RECIPES, scripts_loaded
 from PIL import Image, ImageDraw
-from recipe_scripts import RECIPES, scripts_loaded
 
 from distill.data import reader
 from distill.grounding.charts import chart_table

@@ -1,7 +1,7 @@
 """A key that changes a result changes what identifies it: the id of a trace, or the fingerprint of a stage.
 
 Every key says in its model what it makes stale. Each is changed here, to the example values of
-`tests/support/recipe_keys.py`, and what identifies each result is compared before and after.
+`tests/support/listed/recipe_keys.py`, and what identifies each result is compared before and after.
 """
 
 import re
@@ -12,8 +12,8 @@ from typing import Any
 
 import orjson
 import pytest
-import recipe_keys as table
 import tomli_w
+from listed import recipe_keys as table
 from PIL import Image
 
 from distill.artifacts.manifest import Manifest, fingerprint

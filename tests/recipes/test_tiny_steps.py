@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from listed.recipe_scripts import TINY, scripts_loaded
 from PIL import Image
-from recipe_scripts import TINY, scripts_loaded
 from typer.testing import CliRunner
 
 from distill import cli

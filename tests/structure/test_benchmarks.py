@@ -6,8 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
-import forked
 import pytest
+from processes import forked
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = re.compile(r"benchmarks/[\w/]+\.py")
@@ -21,7 +21,7 @@ PASSES_ON = {"benchmarks/project/base_install.py"}
 @pytest.fixture(scope="module")
 def helps() -> dict[str, str]:
     """The help of every script; benchmark_helps.py has each in the same process."""
-    program = ROOT / "tests" / "support" / "benchmark_helps.py"
+    program = ROOT / "tests" / "support" / "listed" / "benchmark_helps.py"
     done = subprocess.run(
         [forked.interpreter(), program],
         cwd=ROOT,

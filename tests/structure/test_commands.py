@@ -7,12 +7,12 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-import documented_commands as table
 import orjson
 import pytest
-import stub_server
-import tiny_models
 import typer
+from listed import documented_commands as table
+from servers import stub_server
+from students import tiny_models
 from typer.testing import CliRunner
 
 from distill import cli
@@ -51,7 +51,7 @@ def test_every_command_of_the_documents_is_executed_or_says_what_it_needs() -> N
     assert len(known) == len(table.RUN + table.FORMS) + len(table.TESTED) + len(table.NEEDS), (
         "a command has one place"
     )
-    assert COMMANDS - known == set(), "put them into tests/support/documented_commands.py"
+    assert COMMANDS - known == set(), "put them into tests/support/listed/documented_commands.py"
     assert known - COMMANDS == set(), "the documents do not have these any more"
 
 

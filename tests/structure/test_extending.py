@@ -11,7 +11,7 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from run_fixtures import RECIPE, generate_folder, small_world
+from worlds.run_fixtures import RECIPE, generate_folder, small_world
 
 from distill.ablation import arms
 from distill.answers.verdicts import judge

@@ -7,8 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-import forked
 import pytest
+from processes import forked
 
 LOADED = "import json.tool, multiprocessing.resource_tracker"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
 LEAVES = """
 import multiprocessing, threading, time
-import left_over
+from processes import left_over
 
 left_over._GRACE_S = 2.0
 
@@ -22,7 +22,17 @@ THREAD = "threading.Thread(target=time.sleep, args=(9,), name='forgotten').start
 
 def run_module(folder: Path, text: str) -> "subprocess.CompletedProcess[str]":
     (folder / "test_it.py").write_text(text)
-    command = [sys.executable, "-m", "pytest", "-p", "left_over", "-p", "no:cacheprovider", "-q", "test_it.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "processes.left_over",
+        "-p",
+        "no:cacheprovider",
+        "-q",
+        "test_it.py",
+    ]
     environment = {"PYTHONPATH": str(SUPPORT), "PATH": ""}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 

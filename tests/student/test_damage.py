@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-import student_worlds as worlds
+from worlds import student_worlds as worlds
 
 from distill.artifacts.manifest import Manifest
 from distill.commands.repair import repair_run

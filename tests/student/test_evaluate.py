@@ -14,9 +14,9 @@ from typing import Any
 
 import orjson
 import pytest
-import student_worlds as worlds
 import torch
 from safetensors.torch import load_file, save_file
+from worlds import student_worlds as worlds
 
 from distill.artifacts.files import describe
 from distill.artifacts.journal import read_jsonl, write_jsonl

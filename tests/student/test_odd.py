@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import student_worlds as worlds
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
+from worlds import student_worlds as worlds
 
 from distill.artifacts.files import describe, storage_errors
 from distill.artifacts.journal import read_jsonl

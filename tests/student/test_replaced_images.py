@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import student_worlds as worlds
+from worlds import student_worlds as worlds
 
 from distill.checks.context import CheckContext
 from distill.checks.machine import check_replaced_images

@@ -9,13 +9,13 @@ import sys
 import weakref
 from pathlib import Path
 
-import killed
 import orjson
 import pytest
-import student_worlds as worlds
 import torch
+from faults import killed
 from safetensors.torch import load_file
 from transformers import AutoModelForImageTextToText, AutoProcessor
+from worlds import student_worlds as worlds
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest

@@ -4,12 +4,12 @@ import json
 import shutil
 from pathlib import Path
 
-import forked
 import pytest
-import student_worlds as worlds
 import torch
-from pool_in_process import replace_pools
+from processes import forked
+from processes.pool_in_process import replace_pools
 from safetensors.torch import load_file
+from worlds import student_worlds as worlds
 
 from distill.errors import DataError
 from student.models import start_model

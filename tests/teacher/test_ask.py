@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import client_helpers as clients
 import pytest
-import stub_server
-import tiny_models
+from servers import client_helpers as clients
+from servers import stub_server
+from students import tiny_models
 
 from distill.data.images.image_files import sha256
 from distill.errors import CircuitOpen, RecipeError

@@ -10,14 +10,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import batch_server
-import forked
 import pytest
-import store_servers
-import stub_server
-from generate_world import World
-from store_in_memory import MemoryStore
-from store_worlds import dataset, lines_of
+from processes import forked
+from servers import batch_server, store_servers, stub_server
+from servers.store_in_memory import MemoryStore
+from worlds.generate_world import World
+from worlds.store_worlds import dataset, lines_of
 
 from distill.artifacts.files import file_sha256
 from distill.errors import TeacherError

@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 import pytest
-import stub_server
-import tiny_models
-from generate_world import asked_of
+from servers import stub_server
+from students import tiny_models
+from worlds.generate_world import asked_of
 
 from distill.artifacts.damaged_lines import side_file
 from distill.artifacts.journal import read_jsonl

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-import stub_server
+from servers import stub_server
 
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.recipe.loading import load

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import stub_server
-import tiny_models
-from generate_world import World, asked_of
+from servers import stub_server
+from students import tiny_models
+from worlds.generate_world import World, asked_of
 
 from distill.artifacts.files import file_sha256
 from distill.artifacts.journal import read_jsonl

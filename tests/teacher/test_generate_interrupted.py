@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import stub_server
-from generate_world import World
+from servers import stub_server
+from worlds.generate_world import World
 
 from distill.errors import StorageError
 

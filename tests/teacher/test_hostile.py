@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import hostile
 import orjson
 import pyarrow.parquet as pq
 import pytest
-import stub_server
-from generate_world import asked_of
-from hostile import COMPLETE, Case
+from faults import hostile
+from faults.hostile import COMPLETE, Case
+from servers import stub_server
+from worlds.generate_world import asked_of
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest

@@ -7,10 +7,10 @@ from typing import Any
 
 import orjson
 import pytest
-import stub_server
-import tiny_models
 import tomli_w
-from generate_world import asked_of
+from servers import stub_server
+from students import tiny_models
+from worlds.generate_world import asked_of
 
 from distill.recipe.loading import load
 from teacher.generate import generate

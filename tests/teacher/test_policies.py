@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 import pyarrow.parquet as pq
 import pytest
-import stub_server
-import tiny_models
 import tomli_w
 from PIL import Image, ImageDraw, ImageFont
+from servers import stub_server
+from students import tiny_models
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import stub_server
-from generate_world import World
+from servers import stub_server
+from worlds.generate_world import World
 
 from distill.commands import progress as shown
 from distill.types import Progress

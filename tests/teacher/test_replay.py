@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 import pytest
-import stub_server
-import tiny_models
+from servers import stub_server
+from students import tiny_models
 from typer.testing import CliRunner
 
 from distill.artifacts.journal import read_jsonl, write_jsonl

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import stub_server
-from generate_world import World, asked_of, set_mode
-from store_worlds import lines_of, small_world
+from servers import stub_server
+from worlds.generate_world import World, asked_of, set_mode
+from worlds.store_worlds import lines_of, small_world
 
 from distill.object_store.local_store import LocalStore
 from distill.types import Progress

@@ -8,16 +8,15 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import forked
 import pyarrow.parquet as pq
 import pytest
-import store_servers
-import stub_server
-from generate_world import World, asked_of, set_mode
 from PIL import Image
-from run_fixtures import short_report
-from store_servers import BUCKET, StoreFaults
-from store_worlds import dataset, lines_of, put_data, put_shards, small_world
+from processes import forked
+from servers import store_servers, stub_server
+from servers.store_servers import BUCKET, StoreFaults
+from worlds.generate_world import World, asked_of, set_mode
+from worlds.run_fixtures import short_report
+from worlds.store_worlds import dataset, lines_of, put_data, put_shards, small_world
 
 from distill.artifacts.files import file_sha256
 from distill.object_store.interface import ObjectStore

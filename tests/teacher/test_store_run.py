@@ -10,11 +10,10 @@ from pathlib import Path
 
 import orjson
 import pytest
-import store_servers
-import stub_server
-from generate_world import World, asked_of, set_mode
-from store_worlds import dataset, lines_of, small_world
+from servers import store_servers, stub_server
 from typer.testing import CliRunner
+from worlds.generate_world import World, asked_of, set_mode
+from worlds.store_worlds import dataset, lines_of, small_world
 
 from distill.artifacts.files import file_sha256
 from distill.cli import app

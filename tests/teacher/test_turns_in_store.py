@@ -9,12 +9,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import counted_server
 import orjson
 import pytest
-import stub_server
-from generate_world import World
-from store_worlds import dataset, lines_of
+from servers import counted_server, stub_server
+from worlds.generate_world import World
+from worlds.store_worlds import dataset, lines_of
 
 from distill.artifacts.files import file_sha256
 from distill.artifacts.layout import DECISIONS

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from store_in_memory import MemoryStore
+from servers.store_in_memory import MemoryStore
 
 from distill.artifacts.json_lines import seal
 from distill.units.agent_record import AgentRecord

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from store_in_memory import MemoryStore
+from servers.store_in_memory import MemoryStore
 
 from distill.errors import DataError, StaleError, StorageError
 from distill.object_store.local_store import LocalStore

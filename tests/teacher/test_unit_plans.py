@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
-from generate_world import World
-from store_in_memory import MemoryStore
+from servers.store_in_memory import MemoryStore
+from worlds.generate_world import World
 
 from distill.data import sample_files
 from distill.data.images import stored_images

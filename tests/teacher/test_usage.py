@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import stub_server
-from generate_world import World
+from servers import stub_server
+from worlds.generate_world import World
 
 from distill.artifacts.journal import read_jsonl, write_jsonl
 from distill.commands.status import funnel, status_fields

@@ -17,7 +17,7 @@ import orjson
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "support"))
 
-import vllm_server
+from servers import vllm_server
 
 from distill.data import reader
 from distill.recipe.loading import load

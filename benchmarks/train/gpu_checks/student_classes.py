@@ -24,7 +24,7 @@ MORE = 1.5
 def classes(ground: Ground) -> tuple[str, dict[str, Any]]:
     """Logits and gradients of a random student of every class; a changed row moves the others by 0."""
     sys.path.append(str(_WORLDS))
-    import student_worlds as worlds
+    from worlds import student_worlds as worlds
 
     problems, found = [], {}
     for kind in worlds.CLASSES:

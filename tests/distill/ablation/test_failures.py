@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 import pytest
 import torch
-from ablation_recipe import RECIPE
 from click.testing import Result
-from run_fixtures import short_report
 from typer.testing import CliRunner
+from worlds.ablation_recipe import RECIPE
+from worlds.run_fixtures import short_report
 
 from distill.ablation import runner
 from distill.ablation.runner import AskedArms, Job, ablate, place

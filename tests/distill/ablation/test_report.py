@@ -4,9 +4,9 @@ import copy
 from pathlib import Path
 
 import pytest
-import report_worlds as worlds
-from accessibility import problems
-from stylesheet import Element, parse
+from pages.accessibility import problems
+from pages.stylesheet import Element, parse
+from worlds import report_worlds as worlds
 
 from distill.ablation import report
 

@@ -13,10 +13,10 @@ from typing import Any
 import orjson
 import pyarrow.parquet as pq
 import pytest
-from ablation_recipe import RECIPE, TINY
-from command_line import documented_keys
-from run_fixtures import short_report
+from processes.command_line import documented_keys
 from typer.testing import CliRunner
+from worlds.ablation_recipe import RECIPE, TINY
+from worlds.run_fixtures import short_report
 
 from distill.ablation import arm_job, arms, runner
 from distill.ablation import results as effects

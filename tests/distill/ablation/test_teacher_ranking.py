@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import run_fixtures
-import tiny_models
 from scipy import stats
+from students import tiny_models
+from worlds import run_fixtures
 
 from distill.ablation.teacher_ranking import of_results
 from distill.commands.stages import filter_stage

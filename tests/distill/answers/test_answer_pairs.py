@@ -11,10 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import judgements
 import orjson
 import pytest
-from labelled_pairs import pairs_version
+from judged import judgements
+from judged.labelled_pairs import pairs_version
 
 from distill.answers import verdicts
 
@@ -205,12 +205,12 @@ def test_judgements_change_only_with_the_versions_of_the_signals_that_keep_them(
     record = orjson.loads(judgements.FILE.read_bytes())
     now = list(judgements.judgements())
     recorded = [record["judgements"][index] for index in record["order"]]
-    assert len(now) == len(recorded), "the pairs are others: run tests/support/judgements.py"
+    assert len(now) == len(recorded), "the pairs are others: run tests/support/judged/judgements.py"
     changed = [
         f"{text[:200]}: {before} -> {after}"
         for (text, after), before in zip(now, recorded, strict=True)
         if after != before
     ]
-    step = "raise the versions of these signals, then run tests/support/judgements.py"
+    step = "raise the versions of these signals, then run tests/support/judged/judgements.py"
     assert not changed, f"{len(changed)} judgements changed: {step}\n" + "\n".join(changed[:20])
-    assert judgements.signal_versions() == record["versions"], "run tests/support/judgements.py"
+    assert judgements.signal_versions() == record["versions"], "run tests/support/judged/judgements.py"

@@ -9,16 +9,16 @@ from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
-import check_world
 import huggingface_hub
 import orjson
 import pytest
-import stub_server
-from fault_plants import teacher
+from faults.fault_plants import teacher
+from faults.planted_faults import COUNT, ROUNDS
 from huggingface_hub import constants
 from huggingface_hub.errors import LocalEntryNotFoundError
-from planted_faults import COUNT, ROUNDS
+from servers import stub_server
 from typer.testing import CliRunner
+from worlds import check_world
 
 from distill import cli
 from distill.artifacts.files import locked

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import check_world
 import pytest
+from worlds import check_world
 
 from distill.checks import ideal_traces, own_parts, recipe_checks
 from distill.checks.recipe_checks import check_recipe

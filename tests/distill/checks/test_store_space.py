@@ -5,9 +5,9 @@ from pathlib import Path
 
 import orjson
 import pytest
-import store_servers
-import tiny_models
-from store_servers import BUCKET
+from servers import store_servers
+from servers.store_servers import BUCKET
+from students import tiny_models
 
 from distill.checks.context import CheckContext
 from distill.checks.machine import check_scratch

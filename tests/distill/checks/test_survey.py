@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from source_rows import picture, recipe_for
+from worlds.source_rows import picture, recipe_for
 
 from distill.checks.survey import Survey, survey
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import check_world
 import orjson
 import pytest
 from PIL import Image
+from worlds import check_world
 
 from distill.checks import teacher_contexts
 from distill.checks.recipe_checks import check_recipe

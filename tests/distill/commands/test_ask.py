@@ -14,10 +14,10 @@ from typing import Any
 import orjson
 import pyarrow.parquet as pq
 import pytest
-import stub_server
-import student_worlds
+from servers import stub_server
+from servers.view_servers import Visitor, viewed
 from typer.testing import CliRunner, Result
-from view_servers import Visitor, viewed
+from worlds import student_worlds
 
 from distill import cli, live_text, redact
 from distill.commands.ask import ModelReply

@@ -4,7 +4,7 @@ import shutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from run_fixtures import generate_folder, recipe, sample, small_world, trace
+from worlds.run_fixtures import generate_folder, recipe, sample, small_world, trace
 
 from distill.commands.explain import explain_trace, gather
 from distill.errors import DataError

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import orjson
 import pytest
-import stub_server
-import tiny_models
-from init_data import close_folder, distill, photos, read, write_csv
+from servers import stub_server
+from students import tiny_models
+from worlds.init_data import close_folder, distill, photos, read, write_csv
 
 from distill.artifacts.journal import read_jsonl
 from distill.checks.recipe_checks import check_recipe

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from init_data import distill, read
 from PIL import Image
+from worlds.init_data import distill, read
 
 from distill.data.images.image_files import sha256
 from distill.recipe.loading import load

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from init_data import distill, photos, read, write_csv
 from PIL import Image
+from worlds.init_data import distill, photos, read, write_csv
 
 from distill.data import table_search
 from distill.errors import DataError

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from init_data import asked, photos
+from worlds.init_data import asked, photos
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from init_data import distill, photos, read
+from worlds.init_data import distill, photos, read
 
 from distill.recipe.loading import load
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from init_data import asked, distill, photos, read
+from worlds.init_data import asked, distill, photos, read
 
 from distill.recipe.loading import load
 

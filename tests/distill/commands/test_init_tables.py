@@ -10,9 +10,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from init_data import close_folder, distill, photos, read, write_csv
-from run_fixtures import picture
 from typer.testing import CliRunner
+from worlds.init_data import close_folder, distill, photos, read, write_csv
+from worlds.run_fixtures import picture
 
 from distill import cli
 from distill.artifacts.journal import read_jsonl

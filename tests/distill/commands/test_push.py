@@ -5,7 +5,7 @@ from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
-from hub_server import TOKEN, HubServer, hub
+from servers.hub_server import TOKEN, HubServer, hub
 
 from distill.commands.push import push_folder, require_pushable
 from distill.errors import DistillError, InputError

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_fixtures import generate_folder, recipe, small_world
+from worlds.run_fixtures import generate_folder, recipe, small_world
 
 from distill.artifacts.damaged_lines import side_file
 from distill.artifacts.files import describe, locked

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-import store_servers
+from servers import store_servers
 from typer.testing import CliRunner
 
 from distill.cli import app

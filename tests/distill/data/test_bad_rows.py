@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from source_rows import folder_of_images, picture, plain_rows, read_one, read_rows, recipe_for, write_jsonl
+from worlds.source_rows import folder_of_images, picture, plain_rows, read_one, read_rows, recipe_for, write_jsonl
 
 from distill.data import reader
 from distill.data.tables import table_rows

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from source_rows import folder_of_images, picture, read_rows, recipe_for
+from worlds.source_rows import folder_of_images, picture, read_rows, recipe_for
 
 from distill.commands import split
 from distill.data import reader

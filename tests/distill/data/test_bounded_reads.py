@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import tiny_models
-from client_helpers import teacher
+from servers.client_helpers import teacher
+from students import tiny_models
 
 from distill.data import bounded_reads
 from distill.data.bounded_reads import bounded

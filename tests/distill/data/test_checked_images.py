@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from source_rows import folder_of_images, plain_rows, recipe_for, write_table
+from worlds.source_rows import folder_of_images, plain_rows, recipe_for, write_table
 
 from distill.data import reader
 from distill.data.images import image_files

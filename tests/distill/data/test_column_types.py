@@ -8,7 +8,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from source_rows import folder_of_images, picture, read_one, recipe_for
+from worlds.source_rows import folder_of_images, picture, read_one, recipe_for
 
 from distill.answers.answer_types import infer_type
 from distill.answers.verdicts import judge

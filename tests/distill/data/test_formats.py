@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from source_rows import (
+from worlds.source_rows import (
     folder_of_images,
     picture,
     plain_rows,

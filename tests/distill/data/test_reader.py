@@ -14,7 +14,7 @@ import huggingface_hub
 import pytest
 from huggingface_hub import constants
 from PIL import Image
-from source_rows import folder_of_images, picture, plain_rows, read_rows, recipe_for, write_jsonl, write_table
+from worlds.source_rows import folder_of_images, picture, plain_rows, read_rows, recipe_for, write_jsonl, write_table
 
 from distill.data import reader, sample_files
 from distill.data.images import image_files

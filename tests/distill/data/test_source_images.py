@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from source_rows import note_read_images
+from worlds.source_rows import note_read_images
 
 from distill.artifacts.layout import COMPARED_IMAGES, IMAGES
 from distill.data.images import image_files

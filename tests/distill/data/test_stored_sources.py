@@ -9,9 +9,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import store_servers
-import tiny_models
-from store_servers import BUCKET, StoreFaults
+from servers import store_servers
+from servers.store_servers import BUCKET, StoreFaults
+from students import tiny_models
 
 from distill.data import reader, sources
 from distill.data.images import image_files, stored_images

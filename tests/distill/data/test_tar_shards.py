@@ -11,9 +11,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import store_servers
-from source_rows import note_read_images, picture, recipe_for, write_jsonl
-from store_servers import BUCKET, StoreFaults
+from servers import store_servers
+from servers.store_servers import BUCKET, StoreFaults
+from worlds.source_rows import note_read_images, picture, recipe_for, write_jsonl
 
 from distill.data import reader
 from distill.data.images import image_files, stored_images

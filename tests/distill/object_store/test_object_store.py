@@ -18,8 +18,8 @@ from typing import Any
 import boto3
 import orjson
 import pytest
-import store_servers
-from store_servers import BUCKET, StoreFaults
+from servers import store_servers
+from servers.store_servers import BUCKET, StoreFaults
 
 from distill.errors import StorageError
 from distill.object_store import remote_store

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import stub_server
-from generate_world import World, asked_of
-from store_worlds import lines_of, small_world
+from servers import stub_server
 from typer.testing import CliRunner
+from worlds.generate_world import World, asked_of
+from worlds.store_worlds import lines_of, small_world
 
 from distill.cli import app
 from distill.errors import DistillError

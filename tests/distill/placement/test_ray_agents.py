@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import stub_server
-from generate_world import World, asked_of, set_mode
-from store_worlds import dataset, lines_of, small_world
+from servers import stub_server
+from worlds.generate_world import World, asked_of, set_mode
+from worlds.store_worlds import dataset, lines_of, small_world
 
 from distill.artifacts.files import file_sha256
 from distill.object_store.local_store import LocalStore

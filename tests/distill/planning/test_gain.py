@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import orjson
 import pytest
-import run_fixtures
-import tiny_models
 from gain_fit import GainPair, coefficients, fit_model, left_out, pair_of, student_of
+from students import tiny_models
 from typer.testing import CliRunner
+from worlds import run_fixtures
 
 from distill import cli
 from distill.commands.stages import filter_stage

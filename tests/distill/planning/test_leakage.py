@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageDraw
-from run_fixtures import picture
 from typer.testing import CliRunner
+from worlds.run_fixtures import picture
 
 import distill
 from distill import cli

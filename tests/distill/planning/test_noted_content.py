@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from source_rows import note_read_images
+from worlds.source_rows import note_read_images
 
 from distill.artifacts.files import directory_sha256, file_sha256
 from distill.artifacts.manifest import Manifest, flatten

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import student_worlds as worlds
 import torch
-from published_shapes import QWEN_HALF_BILLION
 from typer.testing import CliRunner
+from worlds import student_worlds as worlds
+from worlds.published_shapes import QWEN_HALF_BILLION
 
 from distill import cli
 from distill.errors import ModelError, RecipeError

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import tiny_models
-from generate_world import World, asked_of
-from stub_server import serve
+from servers.stub_server import serve
+from students import tiny_models
 from typer.testing import CliRunner
+from worlds.generate_world import World, asked_of
 
 from distill.cli import app
 from distill.planning.redo_text import redo_text

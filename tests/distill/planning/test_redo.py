@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 import pytest
 from PIL import Image
-from source_rows import note_read_images
 from typer.testing import CliRunner
+from worlds.source_rows import note_read_images
 
 from distill.artifacts.files import directory_sha256, write_json
 from distill.artifacts.integrity import dataset_digest, weights_digest

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-import store_servers
-import stub_server
-from generate_world import World
-from store_servers import BUCKET, StoreFaults
-from store_worlds import put_data, small_world
+from servers import store_servers, stub_server
+from servers.store_servers import BUCKET, StoreFaults
 from typer.testing import CliRunner
+from worlds.generate_world import World
+from worlds.store_worlds import put_data, small_world
 
 import filters.store_run
 import teacher.store_run

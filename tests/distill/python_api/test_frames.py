@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from run_fixtures import generate_folder, recipe, small_world, trace
+from worlds.run_fixtures import generate_folder, recipe, small_world, trace
 
 import distill
 from distill.artifacts.journal import write_jsonl

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import report_worlds as worlds
-from student_worlds import recipe
+from worlds import report_worlds as worlds
+from worlds.student_worlds import recipe
 
 from distill.reports.bidi import isolated, without_controls
 from distill.reports.html import render

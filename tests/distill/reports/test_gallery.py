@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-import report_worlds as worlds
+from pages.stylesheet import parse
 from PIL import Image
-from stylesheet import parse
+from worlds import report_worlds as worlds
 
 from distill.reports import gallery, html
 from distill.types import ImageRef

@@ -6,8 +6,8 @@ from urllib.parse import unquote
 
 import pytest
 from jinja2 import UndefinedError
+from pages.stylesheet import parse
 from PIL import Image
-from stylesheet import parse
 
 from distill.errors import ImageError
 from distill.reports import html

@@ -7,10 +7,10 @@ from typing import Any
 
 import orjson
 import pytest
-import student_worlds as worlds
 import torch
-from run_fixtures import generate_folder, trace
 from torch.nn import Parameter
+from worlds import student_worlds as worlds
+from worlds.run_fixtures import generate_folder, trace
 
 from distill.ablation.arms import arm
 from distill.artifacts.files import describe

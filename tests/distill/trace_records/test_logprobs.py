@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import orjson
 import pytest
-import stub_server
-import tiny_models
 import torch
+from servers import stub_server
+from students import tiny_models
 
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.errors import DataError

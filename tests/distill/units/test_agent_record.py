@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from store_in_memory import MemoryStore
+from servers.store_in_memory import MemoryStore
 
 from distill.errors import DistillError, StaleError, StorageError, StoreUnavailable
 from distill.object_store import retrying_store

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
-from store_in_memory import MemoryStore
+from servers.store_in_memory import MemoryStore
 from typer.testing import CliRunner
 
 from distill import cli

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from store_in_memory import MemoryStore
+from servers.store_in_memory import MemoryStore
 
 from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.errors import DataError, StorageError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from store_in_memory import MemoryStore
+from servers.store_in_memory import MemoryStore
 
 from distill.errors import DataError
 from distill.object_store.local_store import LocalStore

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from run_fixtures import generate_folder, recipe, small_world
-from view_servers import Visitor, viewed
+from servers.view_servers import Visitor, viewed
+from worlds.run_fixtures import generate_folder, recipe, small_world
 
 from filters.apply import apply
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from run_fixtures import generate_folder, recipe, small_world
-from view_servers import viewed
+from servers.view_servers import viewed
+from worlds.run_fixtures import generate_folder, recipe, small_world
 
 from distill.artifacts.journal import Journal, read_jsonl, write_jsonl
 from distill.errors import DataError

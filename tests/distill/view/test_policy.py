@@ -9,8 +9,8 @@ from typing import Any
 
 import duckdb
 import pytest
-from run_fixtures import generate_folder, picture, recipe, sample, small_world, trace
-from view_servers import Visitor, unfiltered, viewed
+from servers.view_servers import Visitor, unfiltered, viewed
+from worlds.run_fixtures import generate_folder, picture, recipe, sample, small_world, trace
 
 from distill.errors import DataError, RecipeError
 from distill.recipe.loading import load

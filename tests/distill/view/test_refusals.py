@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 import pytest
-from run_fixtures import generate_folder, recipe, small_world
-from view_servers import Visitor, viewed
+from servers.view_servers import Visitor, viewed
+from worlds.run_fixtures import generate_folder, recipe, small_world
 
 from distill.artifacts.layout import DECISIONS
 from distill.artifacts.manifest import MANIFEST

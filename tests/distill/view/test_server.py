@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from view_servers import Visitor, make_read_only, unfiltered, viewed
+from servers.view_servers import Visitor, make_read_only, unfiltered, viewed
 
 from distill.artifacts.manifest import Manifest
 from distill.errors import BusyError

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from run_fixtures import picture
+from worlds.run_fixtures import picture
 
 from distill.artifacts.journal import write_jsonl
 from distill.artifacts.layout import PREDICTIONS, RECIPE

@@ -9,8 +9,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from run_fixtures import generate_folder, recipe, small_world
-from view_servers import unfiltered
+from servers.view_servers import unfiltered
+from worlds.run_fixtures import generate_folder, recipe, small_world
 
 from distill.artifacts.layout import rollouts_folder
 from distill.artifacts.manifest import Manifest

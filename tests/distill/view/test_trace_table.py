@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 import pytest
-from run_fixtures import generate_folder, small_world
-from view_servers import unfiltered
+from servers.view_servers import unfiltered
+from worlds.run_fixtures import generate_folder, small_world
 
 from distill.artifacts.journal import Journal
 from distill.errors import DataError, RecipeError

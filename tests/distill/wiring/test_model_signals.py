@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-import client_helpers as clients
 import orjson
 import pyarrow.parquet as pq
 import pytest
-import run_fixtures as fixtures
-import stub_server
-import tiny_models
+from servers import client_helpers as clients
+from servers import stub_server
+from students import tiny_models
+from worlds import run_fixtures as fixtures
 
 from distill.commands.stages import filter_stage
 from distill.errors import DataError, RecipeError

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import generate_world
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import stub_server
+from servers import stub_server
+from worlds import generate_world
 
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.layout import SAMPLES

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pyarrow.parquet as pq
 import pytest
-import run_fixtures as fixtures
+from worlds import run_fixtures as fixtures
 
 from distill.errors import RecipeError, StaleError
 from filters.apply import apply

@@ -8,7 +8,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from run_fixtures import generate_folder, recipe, sample, small_world, trace
+from worlds.run_fixtures import generate_folder, recipe, sample, small_world, trace
 
 from distill.artifacts.files import Output
 from distill.artifacts.manifest import Manifest

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from run_fixtures import generate_folder, picture, recipe, sample, trace
+from worlds.run_fixtures import generate_folder, picture, recipe, sample, trace
 
 from distill.data.images.image_files import sha256
 from distill.errors import RecipeError

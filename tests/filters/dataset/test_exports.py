@@ -10,8 +10,8 @@ from pathlib import Path
 import orjson
 import pytest
 from PIL import Image
-from run_fixtures import generate_folder, picture, recipe, sample, trace
 from typer.testing import CliRunner
+from worlds.run_fixtures import generate_folder, picture, recipe, sample, trace
 
 from distill import cli
 from distill.data.images.image_files import sha256
@@ -216,7 +216,7 @@ def test_datasets_reads_a_series_of_tars_with_its_pictures(exported, tmp_path):
 
 def test_trl_makes_batches_of_the_dataset(run, tmp_path):
     import datasets
-    import tiny_models
+    from students import tiny_models
     from transformers import AutoProcessor
     from trl.data_utils import is_conversational, prepare_multimodal_messages
     from trl.trainer.sft_trainer import DataCollatorForVisionLanguageModeling

@@ -6,8 +6,8 @@ from pathlib import Path
 import orjson
 import pyarrow.parquet as pq
 import pytest
-import run_fixtures as fixtures
 from typer.testing import CliRunner
+from worlds import run_fixtures as fixtures
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
@@ -133,7 +133,7 @@ def contents(messages: list[dict[str, str]]) -> list[str]:
 
 def test_pairs_are_exported_for_other_trainers_as_the_journals_have_them(tmp_path: Path):
     import datasets
-    import tiny_models
+    from students import tiny_models
     from transformers import AutoProcessor
     from trl.trainer.dpo_trainer import DataCollatorForVisionPreference
 

@@ -10,7 +10,7 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from run_fixtures import generate_folder, picture, recipe, sample, trace
+from worlds.run_fixtures import generate_folder, picture, recipe, sample, trace
 
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.data.images.image_files import sha256

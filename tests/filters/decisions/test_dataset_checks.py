@@ -6,7 +6,7 @@ import duckdb
 import orjson
 import pyarrow.parquet as pq
 import pytest
-from run_fixtures import generate_folder, recipe, sample, small_world, trace
+from worlds.run_fixtures import generate_folder, recipe, sample, small_world, trace
 
 from distill.recipe.loading import load
 from filters.apply import apply

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import orjson
 import pytest
-import run_fixtures
-from diagnosed_runs import SETTINGS, Asked, diagnosed, wrong
-from run_fixtures import picture, sample
+from faults.diagnosed_runs import SETTINGS, Asked, diagnosed, wrong
+from worlds import run_fixtures
+from worlds.run_fixtures import picture, sample
 
 from distill.data.sample_files import write_samples
 from distill.types import ImageRef, Sample, Trace

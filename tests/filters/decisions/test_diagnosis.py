@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import run_fixtures
-from diagnosed_runs import SETTINGS, Edit, diagnosed, wrong
-from run_fixtures import recipe
+from faults.diagnosed_runs import SETTINGS, Edit, diagnosed, wrong
+from worlds import run_fixtures
+from worlds.run_fixtures import recipe
 
 from distill.commands.status import warnings
 from distill.errors import DataError

@@ -6,7 +6,7 @@ from pathlib import Path
 import duckdb
 import orjson
 import pytest
-from run_fixtures import generate_folder, recipe, sample, trace
+from worlds.run_fixtures import generate_folder, recipe, sample, trace
 
 from filters.apply import apply
 from filters.decisions import diagnosis_facts

@@ -3,7 +3,7 @@
 import orjson
 import pyarrow.parquet as pq
 import pytest
-from run_fixtures import generate_folder, picture, recipe, sample, trace
+from worlds.run_fixtures import generate_folder, picture, recipe, sample, trace
 
 from distill.commands.status import warnings
 from filters.apply import apply

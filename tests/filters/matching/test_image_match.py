@@ -1,9 +1,9 @@
 """Which pictures are the same: copies are found, charts that differ in what a question may ask about never are."""
 
-import chart_pictures as charts
 import numpy as np
 import pytest
 from PIL import Image
+from worlds import chart_pictures as charts
 
 from distill.errors import ImageError
 from filters.matching import image_compare, image_match

@@ -2,8 +2,8 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-import report_worlds
-from run_fixtures import generate_folder, recipe, sample, small_world, trace
+from worlds import report_worlds
+from worlds.run_fixtures import generate_folder, recipe, sample, small_world, trace
 
 from filters.apply import apply
 from filters.report import examples

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
-from run_fixtures import generate_folder, picture, recipe, sample, small_world, trace
+from worlds.run_fixtures import generate_folder, picture, recipe, sample, small_world, trace
 
 from distill.artifacts.manifest import Manifest
 from distill.recipe.recipe import Recipe

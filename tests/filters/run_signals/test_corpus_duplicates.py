@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
-from run_fixtures import generate_folder, recipe, sample, trace
+from worlds.run_fixtures import generate_folder, recipe, sample, trace
 
 from distill.artifacts.manifest import Manifest
 from distill.errors import StaleError

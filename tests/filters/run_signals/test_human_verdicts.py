@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from run_fixtures import generate_folder, recipe, small_world
+from worlds.run_fixtures import generate_folder, recipe, small_world
 
 from distill.artifacts.manifest import Manifest
 from distill.trace_records.human_labels import LabelJournal

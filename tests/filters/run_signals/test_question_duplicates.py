@@ -3,13 +3,13 @@
 import random
 from dataclasses import replace
 
-import chart_pictures as charts
 import numpy as np
 import orjson
 import pyarrow.parquet as pq
 import pytest
-import run_fixtures
 from PIL import Image
+from worlds import chart_pictures as charts
+from worlds import run_fixtures
 
 from distill.data.images.image_files import sha256
 from distill.data.sample_files import to_record

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from run_fixtures import generate_folder, recipe, sample, trace
+from worlds.run_fixtures import generate_folder, recipe, sample, trace
 
 from filters.apply import apply, corpus_scheme
 from filters.matching.near_duplicates import LshIndex

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-import run_fixtures as fixtures
+from worlds import run_fixtures as fixtures
 
 from distill.artifacts.integrity import digest_note
 from distill.errors import DistillError

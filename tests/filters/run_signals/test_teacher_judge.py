@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-import run_fixtures as fixtures
+from worlds import run_fixtures as fixtures
 
 from distill.artifacts.journal import read_jsonl
 from distill.types import Sample, Trace

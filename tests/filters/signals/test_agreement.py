@@ -2,7 +2,7 @@ from dataclasses import replace
 from itertools import permutations
 
 import pytest
-from run_fixtures import default, sample, trace
+from worlds.run_fixtures import default, sample, trace
 
 from filters.signals.families.agreement import Agreement, majority_answer
 

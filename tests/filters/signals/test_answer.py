@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from run_fixtures import default, sample, trace
+from worlds.run_fixtures import default, sample, trace
 
 from filters.signals.families.answer import Answer
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import orjson
 import pytest
-from run_fixtures import default
+from worlds.run_fixtures import default
 
 from distill.machine.processor_time import OutOfTime, processor_time
 from distill.recipe.sections.filter import DEFAULT_RULES, DEFAULT_SIGNALS

@@ -8,11 +8,11 @@ from pathlib import Path
 import orjson
 import pyarrow.parquet as pq
 import pytest
+from faults.planted_leaks import RECIPE, plant
+from faults.question_edits import OTHER_WORDS
 from PIL import Image, ImageDraw
-from planted_leaks import RECIPE, plant
-from question_edits import OTHER_WORDS
-from run_fixtures import default, generate_folder, picture, sample, small_world, trace
-from run_fixtures import recipe as recipe_of
+from worlds.run_fixtures import default, generate_folder, picture, sample, small_world, trace
+from worlds.run_fixtures import recipe as recipe_of
 
 from distill.answers import verdicts
 from distill.data.images.image_files import sha256

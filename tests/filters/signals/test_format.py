@@ -2,7 +2,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from run_fixtures import sample, trace
+from worlds.run_fixtures import sample, trace
 
 from filters.signals.families.format import PROBLEMS, Format, format_problem, truncated_by
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
-from run_fixtures import default
+from worlds.run_fixtures import default
 
 from distill.types import Sample, Trace, Usage
 from filters.signals.families.grounding import FEW, Grounding

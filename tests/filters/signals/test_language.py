@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from run_fixtures import sample, trace
+from worlds.run_fixtures import sample, trace
 
 from filters.signals.families.language import Guess, Language, guess_language, main_script
 from filters.text.scripts import latin_alone, scripts

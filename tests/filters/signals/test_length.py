@@ -1,8 +1,8 @@
 import json
 
 import pytest
-from run_fixtures import default, recipe, sample, trace
 from tokenizers import Tokenizer, models, pre_tokenizers
+from worlds.run_fixtures import default, recipe, sample, trace
 
 from distill.errors import ModelError
 from filters.signals import registry

@@ -11,7 +11,7 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageDraw, ImageFont
-from run_fixtures import default, generate_folder, picture, recipe, sample, trace
+from worlds.run_fixtures import default, generate_folder, picture, recipe, sample, trace
 
 from distill.data.images.image_files import sha256
 from distill.errors import MissingExtra

@@ -1,7 +1,7 @@
 import time
 
 import pytest
-from run_fixtures import default, recipe, sample, trace
+from worlds.run_fixtures import default, recipe, sample, trace
 
 from distill.errors import RecipeError
 from filters.signals.families import personal_data

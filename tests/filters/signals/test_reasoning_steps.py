@@ -1,7 +1,7 @@
 import time
 
 import pytest
-from run_fixtures import sample, trace
+from worlds.run_fixtures import sample, trace
 
 from filters.signals.families.reasoning_steps import Steps, count_steps, find_backtracks
 

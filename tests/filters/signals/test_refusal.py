@@ -1,8 +1,8 @@
 import time
 
 import pytest
-from refusal_sentences import HELD_OUT, TUNED
-from run_fixtures import sample, trace
+from listed.refusal_sentences import HELD_OUT, TUNED
+from worlds.run_fixtures import sample, trace
 
 from filters.signals.families.refusal import Refusal, refusal_phrase
 

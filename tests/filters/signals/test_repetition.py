@@ -4,7 +4,7 @@ import zlib
 
 import numpy as np
 import pytest
-from run_fixtures import default, sample, trace
+from worlds.run_fixtures import default, sample, trace
 
 from filters.signals.families.repetition import Repetition, compression_ratio, loop_length, repeated_share
 from filters.text.shingles import hash_shingles, hash_words

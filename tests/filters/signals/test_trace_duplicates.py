@@ -3,7 +3,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from run_fixtures import default, sample, trace
+from worlds.run_fixtures import default, sample, trace
 
 from filters.signals.families import trace_duplicates
 from filters.signals.families.trace_duplicates import Duplicates, components, similarities

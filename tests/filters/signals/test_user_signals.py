@@ -8,8 +8,8 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from run_fixtures import generate_folder, recipe, sample, small_world, trace
 from typer.testing import CliRunner
+from worlds.run_fixtures import generate_folder, recipe, sample, small_world, trace
 
 from distill import cli
 from distill.artifacts.manifest import fingerprint

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from run_fixtures import generate_folder, recipe, small_world
+from worlds.run_fixtures import generate_folder, recipe, small_world
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = """

@@ -5,7 +5,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from run_fixtures import default, sample, trace
+from worlds.run_fixtures import default, sample, trace
 
 from filters.matching.near_duplicates import LshIndex
 from filters.signals.families.trace_duplicates import Duplicates

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import student_worlds as worlds
 import torch
 from PIL import Image
+from worlds import student_worlds as worlds
 
 from distill.errors import DataError, ModelError
 from distill.types import ImageRef

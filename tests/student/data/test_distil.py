@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import student_worlds as worlds
 import torch
+from worlds import student_worlds as worlds
 
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.errors import DataError, ModelError

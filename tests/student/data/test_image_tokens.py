@@ -6,10 +6,10 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
-import forked
 import pytest
-import student_worlds as worlds
 import torch
+from processes import forked
+from worlds import student_worlds as worlds
 
 from distill.artifacts import layout
 from distill.artifacts.journal import read_jsonl

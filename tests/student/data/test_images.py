@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import student_worlds as worlds
 import torch
 from PIL import Image
 from torch.utils.data import DataLoader
+from worlds import student_worlds as worlds
 
 from distill.data.images import image_files
 from distill.errors import ImageError

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import student_worlds as worlds
 import torch
+from worlds import student_worlds as worlds
 
 from student.data import collate, encode, packing
 from student.data import images as pictures

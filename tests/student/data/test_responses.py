@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import student_worlds as worlds
+from worlds import student_worlds as worlds
 
 from distill.errors import ModelError
 from distill.rationale import join, split

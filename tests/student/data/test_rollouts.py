@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import student_worlds as worlds
 from typer.testing import CliRunner
+from worlds import student_worlds as worlds
 
 from distill.ablation.arms import stage_under_study
 from distill.artifacts.files import write_json

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import student_worlds as worlds
+from worlds import student_worlds as worlds
 
 from distill.rationale import NO_THINK
 from distill.recipe.loading import load

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import student_worlds as worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worlds import student_worlds as worlds
 
 from distill.artifacts.journal import Journal
 from distill.errors import DataError, ModelError

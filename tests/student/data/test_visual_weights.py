@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import student_worlds as worlds
+from worlds import student_worlds as worlds
 
 from distill.artifacts.files import write_json
 from distill.artifacts.journal import Journal, read_jsonl

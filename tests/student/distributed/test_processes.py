@@ -9,14 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import forked
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import student_worlds as worlds
 import torch
+from processes import forked
 from safetensors.torch import load_file
+from worlds import student_worlds as worlds
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
-from run_fixtures import sample
+from worlds.run_fixtures import sample
 
 from distill.commands.status import evaluation, training
 from distill.diagnosis.odd_images import OddImages

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import report_worlds as worlds
-from student_worlds import recipe
-from stylesheet import Element, parse
+from pages.stylesheet import Element, parse
+from worlds import report_worlds as worlds
+from worlds.student_worlds import recipe
 
 from distill.recipe.recipe import Recipe
 from student.evaluation import report

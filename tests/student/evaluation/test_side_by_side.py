@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 import pytest
-import student_worlds as worlds
-from pool_in_process import replace_pools
+from processes.pool_in_process import replace_pools
+from worlds import student_worlds as worlds
 
 from distill.artifacts.journal import read_jsonl, write_jsonl
 from distill.artifacts.manifest import Manifest

@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 from safetensors.torch import load_file, save_file
-from stub_server import serve
-from trained_students import MIXED, metrics, recipe_of, refuse, said, train_and_export
+from servers.stub_server import serve
+from students.trained_students import MIXED, metrics, recipe_of, refuse, said, train_and_export
 from typer.testing import CliRunner
 
 from distill.artifacts.journal import read_jsonl

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny_models
 import torch
 import transformers
+from students import tiny_models
 from transformers import Idefics3Config, Idefics3ForConditionalGeneration, PreTrainedModel, Qwen2Config
 from typer.testing import CliRunner
 

@@ -8,12 +8,12 @@ import pytest
 gguf = pytest.importorskip("gguf")
 
 import numpy as np
-import student_worlds as worlds
 import torch
 from jinja2 import Template
 from torch.nn import functional
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 from typer.testing import CliRunner
+from worlds import student_worlds as worlds
 
 from distill.cli import app
 from distill.errors import ModelError, RecipeError

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import report_worlds as worlds
 import yaml
+from worlds import report_worlds as worlds
 
 from distill.artifacts.manifest import Manifest
 from distill.recipe.loading import load

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import student_worlds as worlds
 import torch
 from safetensors.torch import load_file, save_file
+from worlds import student_worlds as worlds
 
 from distill.artifacts import integrity
 from distill.errors import DataError, DistillError

@@ -4,9 +4,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-import student_worlds as worlds
 import torch
 from peft import LoraConfig, get_peft_model
+from worlds import student_worlds as worlds
 
 from distill.data.images import image_files
 from distill.errors import ModelError

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import student_worlds as worlds
-import tiny_models
 import torch
+from students import tiny_models
+from worlds import student_worlds as worlds
 
 from distill.data.images import image_files
 from distill.errors import ModelError

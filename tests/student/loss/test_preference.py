@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import killed
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import student_worlds as worlds
 import torch
 from datasets import Dataset
+from faults import killed
 from safetensors.torch import load_file
 from transformers import Qwen2Config, Qwen2ForCausalLM
+from worlds import student_worlds as worlds
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest

@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import student_worlds as worlds
 import torch
 import transformers
 from safetensors.torch import load_file
@@ -18,6 +17,7 @@ from transformers import (
     SiglipVisionConfig,
     SiglipVisionModel,
 )
+from worlds import student_worlds as worlds
 
 from distill.errors import MissingExtra, ModelError, RecipeError
 from distill.recipe.loading import load

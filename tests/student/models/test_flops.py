@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-import student_worlds as worlds
 import torch
 from PIL import Image
-from published_shapes import QWEN_HALF_BILLION, SIGLIP_BASE
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Idefics3Config, Idefics3ForConditionalGeneration
+from worlds import student_worlds as worlds
+from worlds.published_shapes import QWEN_HALF_BILLION, SIGLIP_BASE
 
 from distill.recipe.sections.stages import Lora
 from student.data.images import image_token

@@ -4,9 +4,9 @@ import copy
 from pathlib import Path
 
 import pytest
-import student_worlds as worlds
 import torch
 from torch import nn
+from worlds import student_worlds as worlds
 
 from distill.errors import DistillError, ModelError
 from distill.recipe.sections.stages import Lora

@@ -4,11 +4,11 @@ import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
-import forked
 import pytest
-import student_worlds as worlds
 import torch
+from processes import forked
 from torch.nn.attention import varlen
+from worlds import student_worlds as worlds
 
 from distill.errors import ModelError
 from student.models import attention, kernels, row_bounds
@@ -112,7 +112,7 @@ def test_liger_without_kernels_for_a_decoder_says_what_to_choose(liger, monkeypa
 
 
 def test_a_step_of_every_class_mixes_no_devices_and_never_waits_for_one():
-    done = forked.run("import fake_card; fake_card.main()")
+    done = forked.run("from students import fake_card; fake_card.main()")
     lines = [line for line in done.stdout.splitlines() if line.startswith(("ok", "failed"))]
     assert done.codes == [0], "\n".join(lines) + done.stderr[-2000:]
     assert [line.split()[1:3] for line in lines] == [

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import student_worlds as worlds
 import torch
 from torch._dynamo.utils import counters
 from torch.nn.attention import varlen
+from worlds import student_worlds as worlds
 
 from distill.recipe.sections.stages import Stage
 from student.loss import training_loss

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import student_worlds as worlds
 import torch
-import vllm_server
 from PIL import Image
+from servers import vllm_server
+from worlds import student_worlds as worlds
 
 from student.models.lfm2_images import Lfm2VlImageProcessorPil
 

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import student_worlds as worlds
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForImageTextToText
+from worlds import student_worlds as worlds
 
 from distill.errors import DistillError, MissingExtra
 from distill.recipe.sections.stages import Lora

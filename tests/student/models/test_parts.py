@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-import student_worlds as worlds
 import torch
 import transformers
-from student_classes import more
+from students.student_classes import more
+from worlds import student_worlds as worlds
 
 from distill.errors import ModelError
 from student.models import freeze

@@ -4,9 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-import student_worlds as worlds
 import torch
 from safetensors.torch import load_file
+from worlds import student_worlds as worlds
 
 from distill.artifacts.journal import read_jsonl
 from distill.recipe.loading import load

@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import forked
 import orjson
 import pytest
-import student_worlds as worlds
 import torch
+from processes import forked
 from safetensors.torch import load_file
+from worlds import student_worlds as worlds
 
 from distill.artifacts.journal import read_jsonl
 from distill.recipe.recipe import Recipe

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import orjson
 import pytest
-import student_worlds as worlds
 import torch
 from safetensors.torch import load_file
+from worlds import student_worlds as worlds
 
 from distill.artifacts.manifest import Manifest
 from distill.errors import DistillError

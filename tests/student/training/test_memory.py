@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import student_worlds as worlds
 import torch
 from transformers import Idefics3Config
+from worlds import student_worlds as worlds
 
 from distill.machine import hardware
 from distill.recipe.sections.stages import Lora, Stage

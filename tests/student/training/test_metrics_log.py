@@ -4,8 +4,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import student_worlds
 import torch
+from worlds import student_worlds
 
 from distill.artifacts.manifest import Manifest
 from student.train import train

@@ -4,11 +4,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import student_worlds as worlds
 import torch
-from published_shapes import QWEN_HALF_BILLION, SIGLIP_BASE
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Idefics3Config
+from worlds import student_worlds as worlds
+from worlds.published_shapes import QWEN_HALF_BILLION, SIGLIP_BASE
 
 from distill.machine import hardware
 from distill.recipe.sections.stages import Lora

@@ -4,7 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from run_fixtures import sample
+from worlds.run_fixtures import sample
 
 from distill.data.sample_files import write_samples
 from distill.recipe.sections.stages import Stage

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import student_worlds as worlds
 import torch
+from worlds import student_worlds as worlds
 
 from distill.errors import DataError, DistillError, ModelError, StorageError
 from distill.recipe.sections.stages import Lora, Stage

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import student_worlds as worlds
 from torch import nn
+from worlds import student_worlds as worlds
 
 from distill.artifacts.journal import read_jsonl
 from distill.recipe.sections.validation import Validation

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import student_worlds as worlds
 import torch
+from worlds import student_worlds as worlds
 
 from distill.errors import DataError
 from distill.rationale import split

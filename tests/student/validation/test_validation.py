@@ -4,12 +4,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import killed
 import orjson
 import pytest
-import student_worlds as worlds
 import torch
+from faults import killed
 from safetensors.torch import load_file
+from worlds import student_worlds as worlds
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest

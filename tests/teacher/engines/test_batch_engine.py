@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import batch_server
 import orjson
 import pytest
-from generate_world import World
+from servers import batch_server
+from worlds.generate_world import World
 
 from distill import redact
 from distill.errors import CircuitOpen, StorageError, TeacherError
@@ -61,7 +61,7 @@ def test_a_run_is_one_file_whose_images_are_inside_and_is_finished_afterwards(wo
 
 
 def test_the_traces_are_those_of_single_requests_with_the_same_ids_and_seeds(world: World, tmp_path: Path) -> None:
-    import stub_server
+    from servers import stub_server
 
     world.generate()
     by_batch = {record["id"]: (record["seed"], record["text"], record["answer"]) for record in world.records()}
@@ -440,7 +440,7 @@ def test_what_follows_from_answers_goes_into_one_further_batch(world: World, ser
 
 
 def test_a_resend_is_a_single_request(world: World, tmp_path: Path) -> None:
-    import stub_server
+    from servers import stub_server
 
     world.generate()
     record = world.records()[0]

@@ -6,10 +6,10 @@ from typing import Any
 
 import orjson
 import pytest
-import stub_server
-from client_helpers import asked, seen, teacher
-from generate_world import World
 from pydantic import ValidationError
+from servers import stub_server
+from servers.client_helpers import asked, seen, teacher
+from worlds.generate_world import World
 
 from distill.artifacts.journal import read_jsonl, write_jsonl
 from teacher.engines.http.choices import completions_from_body

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import stub_server
-import tiny_models
-from client_helpers import answers, asked, seen, teacher
 from PIL import Image
+from servers import stub_server
+from servers.client_helpers import answers, asked, seen, teacher
+from students import tiny_models
 
 from distill.data.images.image_files import sha256
 from distill.types import ImageRef

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from simulated_server import LATENCIES, drawn_latencies, seconds_of
+from servers.simulated_server import LATENCIES, drawn_latencies, seconds_of
 
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef, Sample

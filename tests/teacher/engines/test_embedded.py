@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 import pytest
-import tiny_models
 import torch
 from PIL import Image
+from students import tiny_models
 
 from distill.data.images.image_files import sha256
 from distill.errors import ModelError, OutOfMemory

@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-import batch_server
 import numpy as np
 import orjson
 import pytest
-import stub_server
-import tiny_models
-import vllm_server
+from servers import batch_server, stub_server, vllm_server
+from students import tiny_models
 
 from distill.artifacts.journal import read_jsonl
 from distill.data import sample_files

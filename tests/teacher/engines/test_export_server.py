@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
-import tiny_models
+from students import tiny_models
 
 from distill.data.images import image_files
 from distill.errors import RecipeError, TeacherError

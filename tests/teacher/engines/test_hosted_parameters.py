@@ -6,10 +6,10 @@ from typing import Any
 
 import orjson
 import pytest
-import stub_server
-from client_helpers import MODEL, answers, asked, seen, teacher
-from generate_world import World
 from pydantic import ValidationError
+from servers import stub_server
+from servers.client_helpers import MODEL, answers, asked, seen, teacher
+from worlds.generate_world import World
 
 from distill import redact
 from distill.errors import RecipeError, StaleError, TeacherError

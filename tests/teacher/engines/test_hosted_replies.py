@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
 
-import client_helpers as clients
 import orjson
 import pytest
-import stub_server
-from fixed_pages import pages
+from pages.fixed_pages import pages
+from servers import client_helpers as clients
+from servers import stub_server
 
 from distill.errors import CircuitOpen, TeacherError
 from distill.recipe.sections.teachers import Teacher

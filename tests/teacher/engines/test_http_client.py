@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import stub_server
-import tiny_models
-from client_helpers import MODEL, answers, asked, client_of, given, seen, teacher
+from servers import stub_server
+from servers.client_helpers import MODEL, answers, asked, client_of, given, seen, teacher
+from students import tiny_models
 
 from distill.data.images.image_files import sha256
 from distill.errors import CircuitOpen, RecipeError, StorageError, TeacherError

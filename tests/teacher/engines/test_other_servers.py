@@ -4,11 +4,11 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import client_helpers as clients
 import pytest
-import stub_server
-from fixed_pages import pages
-from generate_world import World, asked_of
+from pages.fixed_pages import pages
+from servers import client_helpers as clients
+from servers import stub_server
+from worlds.generate_world import World, asked_of
 
 from distill.errors import CircuitOpen, ModelError, TeacherError
 from distill.recipe.sections.eval import AnyStudent

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import client_helpers as clients
 import pytest
-import stub_server
-import tiny_models
-from generate_world import World, asked_of
+from servers import client_helpers as clients
+from servers import stub_server
+from students import tiny_models
+from worlds.generate_world import World, asked_of
 
 from distill.artifacts.manifest import Manifest
 from distill.data.images.image_files import sha256

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import orjson
 import pytest
-import stub_answers
+from servers import stub_answers
 
 from teacher.engines.http.chat_protocol import completion_from_body, parse_json
 from teacher.engines.http.heard_pieces import FirstText, HeardPieces

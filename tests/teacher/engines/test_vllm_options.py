@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import vllm_server
+from servers import vllm_server
 
 from distill.errors import RecipeError
 from distill.recipe.sections.managed_server import Server

@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 import pytest
-import tiny_models
 import tomli_w
+from students import tiny_models
 
 from distill.data import reader
 from distill.recipe.loading import load

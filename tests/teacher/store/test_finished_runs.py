@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 import pytest
-import stub_server
-from generate_world import World, asked_of
+from servers import stub_server
+from worlds.generate_world import World, asked_of
 
 from distill.artifacts.files import file_sha256
 from distill.artifacts.journal import read_jsonl
