@@ -142,7 +142,7 @@ def test_comments_of_the_recipe_describe_the_models_that_it_names(tmp_path: Path
     lines = {line.partition(" = ")[0]: line for line in text.partition("[[teachers]]")[2].splitlines()[:4]}
     student = text.partition("[student]\n")[2].partition("\n")[0]
     assert ("the largest of its family" in lines["model"]) is (teacher is None)
-    assert ("it sees and speaks already" in student) is (teacher is None)
+    assert ("it already answers questions about images" in student) is (teacher is None)
     assert ("# as --teacher names it" in lines["model"]) is ("# as --student names it" in student) is bool(teacher)
     assert ("the run starts the server" in lines["backend"]) is not str(teacher).startswith("http")
     assert distill("photos", "--memory", "4", "--force").exit_code == 0

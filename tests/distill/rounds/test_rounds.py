@@ -172,7 +172,7 @@ def test_without_rounds_a_recipe_stays_as_it_is(place: Path) -> None:
     ("more", "message"),
     [
         ('validation = "test"', r"rounds.validation = 'test' is the test set"),
-        ('validation = "questions"', "a source beside"),
+        ('validation = "questions"', "another source than"),
         ('questions = "elsewhere"', "rounds.questions"),
         ('questions = "test"', r"rounds.questions = 'test' is the test set"),
         ('questions = "more"\nvalidation = "more"\n[data.more]\nsource = "questions.jsonl"', "name two sources"),
