@@ -212,6 +212,8 @@ def _each_question(read: _Format) -> _Format:
 
     def read_each(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
         parsed = [read(row, source) for row in asked_rows(values, source.columns.question, source.columns.answer)]
+        if len(parsed) == 1:
+            return parsed[0]
         if any(row.images != parsed[0].images for row in parsed):
             raise RowError("malformed_row", f"column {source.columns.question!r}: questions about different images")
         return ParsedRow(
@@ -226,8 +228,8 @@ def _plain(values: Mapping[str, Any], source: DataSource, *, with_image: bool = 
     columns = source.columns
     answer_names = (columns.answer,) if "answer" in columns.model_fields_set else (columns.answer, "answers")
     answers = pick_column(values, answer_names)[1]
-    question = _question(values, source, values.get(columns.question), answers)
-    question = replace(question, meta={**question.meta, **read_meta(values.get("meta")), **votes(answers)})
+    meta = {**read_meta(values.get("meta")), **votes(answers)}
+    question = _question(values, source, values.get(columns.question), answers, meta)
     return ParsedRow(images=read_images(values, source, required=with_image), questions=(question,))
 
 
