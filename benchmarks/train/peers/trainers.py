@@ -1,4 +1,4 @@
-"""The trainers by their command lines: what each is told, and where it writes its losses and weights."""
+"""The command line of each trainer, its settings, and the files of its losses and weights."""
 
 import json
 import subprocess

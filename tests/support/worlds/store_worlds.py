@@ -11,6 +11,7 @@ from servers.store_servers import BUCKET
 from worlds.generate_world import World
 
 from distill.artifacts.files import file_sha256
+from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import train_data_folder
 from distill.artifacts.manifest import Manifest
 from distill.object_store.interface import ObjectStore
@@ -94,3 +95,13 @@ def assert_filtered_as_in_a_folder(world: World) -> Manifest:
     assert found is not None and found.outputs == expected.outputs
     assert dataset(pulled) == dataset(plain) != {}
     return found
+
+
+def losses_of_same_steps(*trainings: Path) -> list[list[float]]:
+    """The losses of the stage `reason` in folders of `train`, which must have read the same rows in each step."""
+    logs = [list(read_jsonl(folder / "reason" / "metrics.jsonl")) for folder in trainings]
+    counts = [
+        [[line[key] for key in ("step", "tokens", "response_tokens", "images")] for line in log] for log in logs
+    ]
+    assert all(each == counts[0] for each in counts)
+    return [[line["loss"] for line in log] for log in logs]
