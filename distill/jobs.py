@@ -8,7 +8,6 @@ go on. Does not know what a job does; the caller says when it may begin.
 import os
 import signal
 import threading
-import traceback
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
@@ -24,6 +23,7 @@ from typing import Any, Self
 from distill import redact, run_log
 from distill.errors import DistillError
 from distill.machine import child_process
+from distill.machine.process_pool import ending, portable
 from distill.types import Progress, ProgressCallback
 
 _LOOK_S = 0.2
@@ -117,14 +117,9 @@ def _ended(result: Any, error: BaseException | None) -> Future[Any]:
 
 def _lost(code: int) -> DistillError:
     """The error of a job whose process ended without a result."""
-    ended = f"ended with exit code {code}"
-    if code < 0:
-        ended = f"was killed by {signal.Signals(-code).name}"
-    if -code == signal.SIGKILL:
-        ended += ", most likely by the system because memory was full"
     return DistillError(
-        f"the process of this job {ended}; run the same command again to resume, with fewer --jobs if it happens "
-        "again"
+        f"the process of this job {ending(code)}; run the same command again to resume, with fewer --jobs if it "
+        "happens again"
     )
 
 
@@ -149,21 +144,11 @@ def _run(
             function, args = ForkingPickler.loads(job)
             ended = function(*args, on_progress=report), None
     except BaseException as error:
-        error.add_note(traceback.format_exc())  # its frames stay in this process
-        ended = None, _portable(error)
+        ended = None, portable(error)
     try:
         said.send(ended)
     except BrokenPipeError:
         os._exit(_INTERRUPTED)  # the command was killed
-
-
-def _portable(error: BaseException) -> BaseException:
-    """The error, or one that says the same where it cannot be sent to another process."""
-    try:
-        ForkingPickler.loads(ForkingPickler.dumps(error))
-    except Exception:
-        return RuntimeError("".join(traceback.format_exception(error)))
-    return error
 
 
 def _devices() -> list[str]:

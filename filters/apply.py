@@ -90,9 +90,7 @@ def apply(
         if done is not None and inputs.packed(done) and not changed(folder, done.outputs.items()):
             return done
         (folder / manifest.MANIFEST).unlink(missing_ok=True)
-        for left in folder.rglob(".*.tmp"):
-            if left.is_file():  # by a run that was killed
-                left.unlink()
+        _remove_left(folder)  # by a run that was killed
         with Workers(recipe.filter.workers or workers_for(count_traces(run / "generate"))) as workers:
             dataset = dataset or LocalDataset(recipe)
             if measured is None:
@@ -117,6 +115,7 @@ def apply(
             write = measured.write_decisions if measured is not None else None
             result = ResultWriter(recipe, rules, traces, tables, labels, folder, workers, dataset, known, write)
             counts, outputs = result.write()
+        _remove_left(folder)  # by a worker that was killed, whose task another one did again
         return Manifest(
             stage="filter",
             fingerprint=manifest.fingerprint(fields),
@@ -127,6 +126,12 @@ def apply(
             versions=manifest.versions("duckdb", "pyarrow", "tokenizers", "rapidfuzz", "math-verify"),
             seconds=round(time.monotonic() - started, 3),
         ).write(folder)
+
+
+def _remove_left(folder: Path) -> None:
+    for left in folder.rglob(".*.tmp"):
+        if left.is_file():
+            left.unlink()
 
 
 def check(recipe: Recipe, measurers: Mapping[str, ModelSignal]) -> list[conditions.Condition]:

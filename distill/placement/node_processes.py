@@ -6,20 +6,15 @@ Every process finds its rank where torchrun and accelerate put it: in its enviro
 import os
 import socket
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import active_children
+from concurrent.futures import FIRST_EXCEPTION, wait
+from functools import partial
 from typing import NamedTuple
 
 from distill.errors import DistillError
-from distill.machine.child_process import follow_parent, spawn_context
+from distill.machine.process_pool import ProcessLost, ProcessPool
 
 GRACE_S = 20.0
 """Seconds that other processes have to end by themselves when one has failed."""
-
-
-class ProcessLost(DistillError):
-    """A process of several was killed."""
 
 
 class Ranks(NamedTuple):
@@ -59,19 +54,18 @@ def run_processes(work: Callable[[], None], ranks: Ranks) -> None:
     When one fails, or an interrupt ends the waiting, the others get SIGTERM. Raises the error of a failed process, a
     DistillError before other errors; ProcessLost where one was killed.
     """
-    pool = ProcessPoolExecutor(ranks.processes, mp_context=spawn_context(), initializer=follow_parent)
-    try:
-        futures = [pool.submit(_enter, work, ranks.environment(local)) for local in range(ranks.processes)]
-        wait(futures, return_when=FIRST_EXCEPTION)
-        wait(futures, timeout=GRACE_S)
-        errors = [error for future in futures if future.done() and (error := future.exception()) is not None]
-    finally:
-        for child in active_children():
-            child.terminate()
-        pool.shutdown(cancel_futures=True)
-    error = first_cause(errors, BrokenProcessPool)
-    if isinstance(error, BrokenProcessPool):
-        raise ProcessLost(f"a process on {socket.gethostname()} was killed, often because memory was full")
+    with ProcessPool(ranks.processes, tries=1) as pool:
+        try:
+            enter = partial(_enter, work)
+            futures = [pool.submit(enter, ranks.environment(local)) for local in range(ranks.processes)]
+            wait(futures, return_when=FIRST_EXCEPTION)
+            wait(futures, timeout=GRACE_S)
+            errors = [error for future in futures if future.done() and (error := future.exception()) is not None]
+        finally:
+            pool.terminate()
+    error = first_cause(errors, ProcessLost)
+    if isinstance(error, ProcessLost):
+        raise ProcessLost(f"{socket.gethostname()}: {error}")
     if error is not None:
         raise error
 

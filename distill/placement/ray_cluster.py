@@ -16,7 +16,8 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from distill.errors import DistillError, first_line
-from distill.placement.node_processes import ProcessLost, Ranks, first_cause, free_port, run_processes
+from distill.machine.process_pool import ProcessLost
+from distill.placement.node_processes import Ranks, first_cause, free_port, run_processes
 
 STOP_S = 60.0
 """Seconds that agents have to seal and end their claims when the command is stopped."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from distill.ocr.processes import ReaderProcesses
+from distill.machine.process_pool import ProcessPool
 from distill.ocr.texts import read_missing
 from distill.types import ImageRef, Sample
 from filters.signals.base import Extractor
@@ -25,7 +25,7 @@ def read_pictures(
         refs: dict[str, ImageRef] = {}
         for sample in samples:
             refs |= {ref.sha256: ref for ref in sample.images if ref.sha256 not in refs}
-        with ReaderProcesses(processes) as readers:
+        with ProcessPool(processes) as readers:
             read_missing(
                 refs, extractor.texts, max_pixels=extractor.max_pixels, run_tasks=readers.map, on_done=on_read
             )

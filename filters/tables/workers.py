@@ -6,101 +6,81 @@ of processes. With one process the caller does the work itself.
 
 import os
 import sys
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from itertools import islice
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import chain, islice
 from multiprocessing import get_context
+from multiprocessing.context import BaseContext
 from pathlib import Path
-from typing import Self, TypeVar
 
 import pyarrow as pa
 
 from distill import extensions
 from distill.data.arrow import leave_pandas_out
-from distill.errors import DistillError
-from distill.machine.child_process import follow_parent, spawn_context
+from distill.machine.child_process import follow_parent
+from distill.machine.process_pool import ProcessLost, ProcessPool, Result, Task
 from filters.tables import fork_server
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-
-_WAITING = 2
-"""Tasks handed in for each process: one to work on, and the next one."""
 _COMMANDS = ("distill", "__main__")
 """The programs of `distill` and `python -m distill`."""
 
 
-class Workers:
+class Workers(ProcessPool):
     """Up to `count` processes. They start with the first step that has several tasks, and end with the block."""
 
     def __init__(self, count: int) -> None:
-        self.count = count
-        self._pool: ProcessPoolExecutor | None = None
-        self._threads: ThreadPoolExecutor | None = None
+        super().__init__(count)
+        self._has_started = False
+        self._beside: ThreadPoolExecutor | None = None
         if count > 1:
             fork_server.start()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-        if self._threads is not None:
-            self._threads.shutdown()  # their work waits for nothing any more
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        if self._beside is not None:
+            self._beside.shutdown()  # their work waits for nothing any more
 
     def beside(self, work: Callable[[], Result]) -> Future[Result]:
         """Start `work`, which hands tasks to the processes, and go on; if none has started, it is done at once.
 
         It runs in a thread, so it must share no database with the caller.
         """
-        if self._pool is None:
+        if not self._has_started:
             done: Future[Result] = Future()
             done.set_result(work())
             return done
-        self._threads = self._threads or ThreadPoolExecutor(2)
-        return self._threads.submit(work)
+        self._beside = self._beside or ThreadPoolExecutor(2)
+        return self._beside.submit(work)
 
-    def map(self, work: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """`work` of every task, in the order of the tasks; few more tasks are made than are worked on.
-
-        Raises DistillError when a process died.
-        """
+    def map(
+        self,
+        work: Callable[[Task], Result],
+        tasks: Iterable[Task],
+        lost: Callable[[Task], Result] | None = None,
+    ) -> Iterator[Result]:
+        """As of any pool, and ProcessLost says what may have ended a process."""
         remaining = iter(tasks)
         first = list(islice(remaining, 2))
-        if self.count <= 1 or (len(first) < 2 and self._pool is None):
+        if self.count <= 1 or (len(first) < 2 and not self._has_started):
             yield from map(work, first)
             yield from map(work, remaining)
             return
-        pool = self._started()
-        waiting: deque[Future[Result]] = deque()
+        self._has_started = True
         try:
-            waiting.extend(pool.submit(work, task) for task in first)
-            waiting.extend(pool.submit(work, task) for task in islice(remaining, _WAITING * self.count - 2))
-            while waiting:
-                yield waiting.popleft().result()
-                waiting.extend(pool.submit(work, task) for task in islice(remaining, 1))
-        except BrokenProcessPool as error:
+            yield from super().map(work, chain(first, remaining), lost)
+        except ProcessLost as error:
             causes = ", or ".join(_causes_of_death())
-            raise DistillError(
-                f"a filter worker died (most likely {causes}); finished partitions are kept: run the same command "
+            raise ProcessLost(
+                f"filter: {error} (possible causes: {causes}); finished partitions are kept: run the same command "
                 "again, with fewer filter.workers or a smaller filter.partition_rows"
             ) from error
-        finally:
-            for future in waiting:
-                future.cancel()
 
-    def _started(self) -> ProcessPoolExecutor:
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(
-                self.count,
-                mp_context=get_context("forkserver") if fork_server.IS_AVAILABLE else spawn_context(),
-                initializer=_start_worker,
-                initargs=(extensions.loaded_code(), dict(os.environ)),
-            )
-        return self._pool
+    def _context(self) -> BaseContext:
+        return get_context("forkserver") if fork_server.IS_AVAILABLE else super()._context()
+
+    def _preparation(self) -> Callable[[], None]:
+        return partial(_start_worker, extensions.loaded_code(), dict(os.environ))
 
 
 SERIAL = Workers(1)

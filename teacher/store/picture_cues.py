@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from distill.machine.child_process import available_cores
+from distill.machine.process_pool import ProcessPool
 from distill.ocr import reader
-from distill.ocr.processes import ReaderProcesses
 from distill.ocr.texts import UnreadPicture, find_lines, read_missing, texts_file
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.teachers import OCR_CUES
@@ -45,7 +45,7 @@ def with_picture_text(
         yield from samples
         return
     path, rows, read = texts_file(run, max_pixels=recipe.max_pixels), iter(samples), 0
-    with ReaderProcesses(available_cores()) as readers:
+    with ProcessPool(available_cores()) as readers:
         while group := list(islice(rows, _AT_ONCE)):
             refs = {ref.sha256: ref for sample in group if OCR_CUES not in sample.meta for ref in sample.images}
             report = partial(lambda before, done, total: on_read(before + done), read)

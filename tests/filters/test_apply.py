@@ -138,19 +138,19 @@ def test_order_of_the_input_and_workers_do_not_change_a_byte(world, workers):
 @pytest.mark.usefixtures("short_report")
 def test_without_a_number_of_workers_there_is_one_for_each_core_that_has_enough_to_do(world, monkeypatch):
     apply(recipe(world[0], "[filter]\npartition_rows = 5\nworkers = 1\n"), run_of(world))
-    start_pool, started = workers.ProcessPoolExecutor, []
+    prepare, started = workers.Workers._preparation, set()
 
-    def counted(count, **settings):
-        started.append(count)
-        return start_pool(count, **settings)
+    def counted(self):
+        started.add(self.count)
+        return prepare(self)
 
-    monkeypatch.setattr(workers, "ProcessPoolExecutor", counted)
+    monkeypatch.setattr(workers.Workers, "_preparation", counted)
     monkeypatch.setattr(fork_server, "available_cores", lambda: 2)
     apply(recipe(world[0], "[filter]\npartition_rows = 5\n"), run_of(world, "few"))
     assert not started, "24 traces are measured before a process has started"
     monkeypatch.setattr(fork_server, "_TRACES_A_PROCESS", 4)
     apply(recipe(world[0], "[filter]\npartition_rows = 5\n"), run_of(world, "many"))
-    assert started == [2]
+    assert started == {2}
     assert digests(world[0] / "few") == digests(world[0] / "many") == digests(world[0] / "run")
 
 

@@ -12,8 +12,9 @@ from worlds import store_worlds
 from worlds import student_worlds as worlds
 
 from distill.errors import StaleError
+from distill.machine.process_pool import ProcessLost
 from distill.object_store.local_store import LocalStore
-from distill.placement.node_processes import ProcessLost, Ranks
+from distill.placement.node_processes import Ranks
 from distill.units.stored_stage import push_stage, stage_counts
 from distill.units.unfinished_stage import attempts, pull_newest
 from student.train import train

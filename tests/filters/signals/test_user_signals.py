@@ -450,3 +450,29 @@ def test_a_trace_on_which_a_signal_failed_is_measured_again(world, run):
     counts = apply(recipe(world, OWN), run, fresh=True).counts
     assert "error.hedging" not in counts and (counts["measured"], counts["reused"]) == (4, 20)
     assert apply(recipe(world, OWN), run, fresh=True).counts["reused"] == 24
+
+
+KILLING = """
+    def measure(self, sample, traces):
+        import os, signal
+        from pathlib import Path
+        if not Path({mark!r}).exists():
+            Path({mark!r}).touch()
+            Path({left!r}).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_worker_that_is_killed_once_changes_no_byte_and_leaves_no_file(tmp_path, run):
+    settings = OWN.replace("[filter]", "[filter]\nworkers = 2\npartition_rows = 5")
+    expected = generate_folder(tmp_path / "expected", *small_world(tmp_path / "pictures")).parent
+    (tmp_path / "mine.py").write_text(HEDGING)
+    apply(recipe(tmp_path, settings), expected)
+    killing = KILLING.format(
+        mark=str(tmp_path / "killed"), left=str(run / "filter/signals/.part-00000.parquet.a.tmp")
+    )
+    (tmp_path / "mine.py").write_text(HEDGING.replace("    def measure(self, sample, traces):\n", killing[1:]))
+    apply(recipe(tmp_path, settings), run)
+    assert (tmp_path / "killed").exists() and not list(run.rglob("*.tmp"))
+    for table in (expected / "filter/dataset").rglob("*.parquet"):
+        assert table.read_bytes() == (run / table.relative_to(expected)).read_bytes()

@@ -80,9 +80,30 @@ if __name__ == "__main__":
 
 def test_a_worker_that_dies_names_what_may_have_ended_it(tmp_path):
     message = output_of(DYING, tmp_path, tmp_path)
-    assert "a filter worker died (most likely out of memory, or " in message and "scripts/script.py calls" in message
+    assert "ended with exit code 1 (possible causes: out of memory, or " in message
+    assert "scripts/script.py calls" in message
     command = tmp_path / "distill.py"
     command.write_text("import runpy, sys\nrunpy.run_path(sys.argv[1], run_name='__main__')\n")
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+from filters.tables.workers import Workers
+def double(number):
+    if number == 3 and not Path("killed").exists():
+        Path("killed").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 2 * number
+if __name__ == "__main__":
+    with Workers(2) as workers:
+        print(list(workers.map(double, range(6))))
+"""
+
+
+def test_a_killed_worker_costs_no_result(tmp_path):
+    assert output_of(KILLED, tmp_path, tmp_path) == "[0, 2, 4, 6, 8, 10]\n"
+    assert (tmp_path / "killed").exists()
 
 
 def test_a_script_without_a_main_guard_gets_a_message(tmp_path):
