@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,11 @@ def read_table(module_file: str) -> dict[str, Any]:
 def word_set(listed: str) -> frozenset[str]:
     """The words of a text that lists them."""
     return frozenset(listed.split())
+
+
+def longest_first(words: Iterable[str]) -> str:
+    """The words as alternatives of a pattern: of two that begin alike, the longer one is tried first."""
+    return "|".join(sorted(words, key=len, reverse=True))
 
 
 def compile_listed(pattern: str, parts: Mapping[str, str] | None = None) -> re.Pattern[str]:

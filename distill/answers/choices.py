@@ -83,7 +83,7 @@ def find_gold_letter(text: str, options: Sequence[str]) -> str | None:
     if _is_letter(stripped, options):
         return stripped.upper()
     if (leading := _LEADING_LETTER.match(text)) is not None:
-        return leading[leading.lastindex or 0].upper()
+        return _letter_of(leading)
     words = tokens(text)
     same = [
         letter
@@ -91,6 +91,10 @@ def find_gold_letter(text: str, options: Sequence[str]) -> str | None:
         if words in (option, (letter.lower(), *option))  # also B isosceles
     ]
     return same[0] if len(same) == 1 else None
+
+
+def _letter_of(leading: re.Match[str]) -> str:
+    return "".join(filter(None, leading.groups())).upper()
 
 
 def with_letter(text: str, options: Sequence[str]) -> str:
@@ -137,7 +141,7 @@ def find_chosen_letters(text: str, options: Sequence[str]) -> set[str]:
         return {_ORDINALS[ordinal[1].lower()]}
     leading = _LEADING_LETTER.match(text)
     if leading is not None and not _REJECTED.match(text):
-        letter = leading[leading.lastindex or 0].upper()
+        letter = _letter_of(leading)
         rest = text[leading.end() :]
         return {letter, *_LABEL.findall(rest)} | _other_option_after_letter(rest, letter, options)
     for pattern in (_PARENTHESISED, _NAMED, _BARE):
@@ -193,12 +197,7 @@ def _letter_of_shortened_option(text: str, options: Sequence[str]) -> set[str]:
 def _letter_by_own_words(text: str, options: Sequence[str]) -> set[str]:
     """The only option with a word of a text that not all options have: Pacific, it evaporates, the root system."""
     words = set(tokens(text))
-    if (
-        len(words) > _MOST_WORDS
-        or words & NEGATIONS
-        or _OPEN.search(text)
-        or (is_region(text) and tokens(text) not in map(tokens, options))
-    ):
+    if len(words) > _MOST_WORDS or words & NEGATIONS or _OPEN.search(text) or is_region(text):
         return set()
     offered = [set(tokens(option)) for option in options]
     shared = set.intersection(*offered) if offered else set()

@@ -74,7 +74,7 @@ def conclusions(text: str, question: str = "", emphasised: str = "") -> Iterator
     text = text.strip()
     if len(text) > _LONGEST:
         return
-    ends = [match.end() for match in _END.finditer(text) if match.end() < len(text)]
+    ends = [match.end() for match in _END.finditer(text)]
     sentences = [text[start:end].strip() for start, end in pairwise((0, *ends, len(text)))]
     if not _goes_on(sentences[-1], question):
         yield from _of_last_sentence(sentences, question)

@@ -219,8 +219,9 @@ def compare_factorial(text: str, gold: GoldAnswer) -> CompareResult | None:
 def _compare_factorial_sign(text: str, gold: GoldAnswer) -> CompareResult | None:
     """5! is 120, but it may be 5 with emphasis."""
     match = re.fullmatch(r"(\d\d?)!", text)
-    if match is None or gold.quantity is None:
+    if match is None:
         return None
+    assert gold.quantity is not None
     if gold.quantity.value == factorial(int(match[1])):
         return correct("same_factorial")
     return correct("equal") if gold.quantity.value == int(match[1]) else wrong("other_value")
@@ -282,7 +283,7 @@ def _compare_one_number(predicted: Quantity, gold: GoldAnswer, text: str) -> Com
     is_precise = len(predicted.value.as_tuple().digits) >= _SURE_DIGITS or not may_differ
     if gold.question and is_precise and (result.verdict, result.reason) in _SETTLED_BY_A_QUESTION:
         return replace(result, verdict="correct")
-    if result.verdict == "correct" and gold.question and _counts_another_colour(text, gold.question):
+    if result.verdict == "correct" and _counts_another_colour(text, gold.question):
         return undecided("other_colour")
     if result.verdict == "correct" and turns_around(text, gold.question):
         return wrong("other_sign", result.relative_error)
@@ -334,7 +335,7 @@ _SURELY_ROUNDED: Final = 10
 
 def _compare_in_context(predicted: Quantity, gold: GoldAnswer, text: str) -> CompareResult:
     assert gold.quantity is not None
-    if gold.asked is not None and (result := _compare_with_asked(predicted, gold, text)) is not None:
+    if gold.asked is not None and (result := _compare_with_asked(predicted, gold.asked, gold, text)) is not None:
         return result
     if gold.text[:1] == "0" and gold.text.isdigit() and len(gold.text) > 1 and not text.startswith("0"):
         if text[predicted.start : predicted.start + len(gold.text)] == gold.text:
@@ -350,10 +351,9 @@ _COUNTS = re.compile(
 )
 
 
-def _compare_with_asked(predicted: Quantity, gold: GoldAnswer, text: str) -> CompareResult | None:
+def _compare_with_asked(predicted: Quantity, asked: Quantity, gold: GoldAnswer, text: str) -> CompareResult | None:
     """Against what the question asks for; None where only the bare number can be compared."""
-    asked = gold.asked
-    assert asked is not None and gold.quantity is not None
+    assert gold.quantity is not None
     if asked.percent and predicted.percent:
         predicted = replace(predicted, unit="")
     if asked.unit in _FOOD_CALORIES and predicted.unit in _FOOD_CALORIES:

@@ -76,7 +76,7 @@ def with_correction(result: CompareResult, corrected: CompareResult, rest: str) 
 
 def without_denied(text: str) -> str:
     """A text without the parts that it only denies: "2:3" for "2:3, not 3:2"."""
-    return _DENIED_PART.sub("", text) or text
+    return _DENIED_PART.sub("", text)
 
 
 def with_doubt(result: CompareResult, doubt: str | None) -> CompareResult:

@@ -25,7 +25,7 @@ def compare_year(text: str, gold: GoldAnswer) -> CompareResult:
     if only_number is not None:
         if only_number.value == year and not only_number.percent and not only_number.currency:
             return correct("equal")
-        if only_number.value < 100 and year % 100 == only_number.value:
+        if year % 100 == only_number.value:
             return undecided("year_without_century")
         return (
             undecided("may_be_no_year") if year in (only_number.value, *only_number.others) else wrong("other_year")

@@ -18,6 +18,7 @@ from distill.answers.numbers.ratios import are_same_ratios
 from distill.answers.texts.text_answers import without_number
 from distill.answers.words.tokens import MONTHS
 from distill.answers.words.word_classes import affirms
+from distill.word_tables import longest_first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +52,8 @@ _MINUTES: Final = {
     **{ten: TENS[ten] for ten in ("twenty", "thirty", "forty", "fifty")},
     **{"quarter": 15, "half": 30},
 }
-_HOUR_NAMES: Final = "|".join(sorted(_HOURS, key=len, reverse=True))
-_MINUTE_NAMES: Final = "|".join(sorted(_MINUTES, key=len, reverse=True))
+_HOUR_NAMES: Final = longest_first(_HOURS)
+_MINUTE_NAMES: Final = longest_first(_MINUTES)
 _CLOCK = re.compile(
     r"(?<![\d:.])(?P<hour>\d{1,2})(?:(?::|\s?h\s?)(?P<minute>[0-5]\d)(?!\s?min)(?::(?P<second>[0-5]\d))?(?![\d:])"
     r"(?:\s?(?P<half>[ap])\.?\s?m\b\.?)?|\s?(?P<bare_half>[ap])\.?\s?m\b\.?|\s?o'?\s?clock\b"
@@ -77,7 +78,7 @@ _ZONES: Final = {
     **{"MST": -420, "MDT": -360, "PST": -480, "PDT": -420, "ET": -300, "CT": -360, "MT": -420, "PT": -480},
 }
 """Minutes ahead of UTC; ET and the like are standard time or summer time."""
-_ZONE = re.compile(rf"\s?\(?({'|'.join(sorted(_ZONES, key=len, reverse=True))})\b")
+_ZONE = re.compile(rf"\s?\(?({longest_first(_ZONES)})\b")
 _NAMED_TIMES: Final = {"noon": 12 * 3600, "midday": 12 * 3600, "midnight": 0}
 _DAY: Final = 86400
 _HALF_DAY: Final = 43200
@@ -145,12 +146,7 @@ def same_clock(predicted: Clock, gold: Clock) -> bool | None:
     seconds, gold_seconds = predicted.seconds, gold.seconds
     if predicted.zone and gold.zone and not _same_zone(predicted.zone, gold.zone):
         seconds, gold_seconds = ((clock.seconds - 60 * _ZONES[clock.zone]) % _DAY for clock in (predicted, gold))
-    if (
-        gold.to_the_second
-        and not predicted.to_the_second
-        and seconds // 60 == gold_seconds // 60
-        and seconds != gold_seconds
-    ):
+    if not predicted.to_the_second and seconds // 60 == gold_seconds // 60 and seconds != gold_seconds:
         return None
     if seconds == gold_seconds:
         return True
@@ -160,7 +156,8 @@ def same_clock(predicted: Clock, gold: Clock) -> bool | None:
 
 
 def _same_zone(left: str, right: str) -> bool:
-    return left == right or (left[0] == right[0] and 2 in (len(left), len(right)))
+    """Whether one zone leaves the season of the other open: PT and PST."""
+    return left[0] == right[0] and 2 in (len(left), len(right))
 
 
 def compare_times(text: str, gold: str, declared: bool) -> CompareResult | None:
@@ -213,7 +210,7 @@ def compare_time_ranges(text: str, gold: str) -> CompareResult | None:
 _MONTHS: Final = {name: number for number, month in enumerate(MONTHS, start=1) for name in (month, month[:3])} | {
     "sept": 9
 }
-_MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
+_MONTH = longest_first(_MONTHS)
 _DAY_RANGES = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -323,8 +320,8 @@ def _is_settled(text: str, gold: str, question: str) -> bool:
         return [int(part) for part in figures.groups()] == [int(part) for part in gold_figures.groups()]
     if figures is None and gold_figures is None:
         (day,), (gold_day,) = (read_dates(answer)[0] for answer in (text, gold))
-        is_month = day.month == gold_day.month and gold_day.day is None and gold_day.year is None
-        return is_month and day.day is None and _ASKS_FOR_A_MONTH.search(question) is not None
+        is_month = day.day is None and gold_day.day is None and gold_day.year is None
+        return is_month and _ASKS_FOR_A_MONTH.search(question) is not None
     named = next(_NAMED.search(answer) for answer, found in ((text, figures), (gold, gold_figures)) if found is None)
     written = figures or gold_figures
     if named is None or written is None or not (named["before"] or named["after"]):

@@ -10,20 +10,18 @@ _POINT_GROUPS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
 def readings_of_digits(digits: str) -> tuple[tuple[Decimal, ...], bool, int]:
     """The possible values of digits with points and commas, the likeliest first; whether this value is certain; its
     decimal places."""
-    grouped = len(digits)
-    digits = digits.replace(" ", "").replace("'", "").replace("_", "")
-    grouped -= len(digits)
+    written, digits = digits, digits.replace(" ", "").replace("'", "").replace("_", "")
     if digits.isdigit():
         return (Decimal(digits),), True, 0
     commas, points = digits.count(","), digits.count(".")
     last = len(digits) - max(digits.rfind(","), digits.rfind(".")) - 1
-    if (not commas and points == 1) or (grouped and commas == 1 and not points):
-        value = Decimal(digits.replace(",", "."))
-        if grouped:
-            return (value,), True, last
+    if digits != written:  # in 1 234,5 the comma can group nothing
+        return (Decimal(digits.replace(",", ".")),), True, last
+    if not commas and points == 1:
+        value = Decimal(digits)
         european = _POINT_GROUPS.fullmatch(digits) and not digits.startswith("0")
         return ((value, Decimal(digits.replace(".", ""))) if european else (value,)), True, last
-    if _ENGLISH_GROUPS.fullmatch(digits) and not grouped:
+    if _ENGLISH_GROUPS.fullmatch(digits):
         value = Decimal(digits.replace(",", ""))
         if commas == 1 and not points:
             return (value, Decimal(digits.replace(",", "."))), True, 0
@@ -33,8 +31,7 @@ def readings_of_digits(digits: str) -> tuple[tuple[Decimal, ...], bool, int]:
     if commas == 1 and not points:
         if last == 3 and digits.startswith("0,"):
             return (Decimal(digits.replace(",", ".")),), True, last  # no group begins with a zero
-        # In 0,75 and 1234,56 and 1 234,5 the comma can group nothing.
-        certain = last in (1, 2) or (last != 3 and (grouped > 0 or len(digits) - last > 4 or digits.startswith("0")))
+        # In 0,75 and 1234,56 the comma can group nothing.
+        certain = last in (1, 2) or (last != 3 and (len(digits) - last > 4 or digits.startswith("0")))
         return (Decimal(digits.replace(",", ".")), Decimal(digits.replace(",", ""))), certain, last
-    plain = digits.replace(",", "")
-    return (Decimal(plain if plain.count(".") <= 1 else plain.replace(".", "")),), False, 0
+    return (Decimal(digits.replace(",", "")),), False, 0

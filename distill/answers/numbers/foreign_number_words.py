@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from distill.answers.numbers.number_words import numeral
-from distill.word_tables import read_table
+from distill.word_tables import longest_first, read_table
 
 _TABLE: Final = read_table(__file__)
 LONGEST: Final = 80
@@ -120,7 +120,7 @@ def _read(text: str, words: list[tuple[str, int, int]], language: str) -> Iterat
 
 
 _FOREIGN_PARTS: Final = {name: int(part) for part, names in _TABLE["parts"].items() for name in names.split()}
-_FOREIGN_PART = re.compile(rf"\s({'|'.join(sorted(_FOREIGN_PARTS, key=len, reverse=True))})\b", re.IGNORECASE)
+_FOREIGN_PART = re.compile(rf"\s({longest_first(_FOREIGN_PARTS)})\b", re.IGNORECASE)
 
 
 def _scale(value: Decimal) -> int:

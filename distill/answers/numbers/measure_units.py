@@ -23,7 +23,7 @@ def may_be_symbol(unit: str) -> bool:
 @lru_cache(maxsize=4096)
 def size_in(unit: str, target: str) -> Decimal | None:
     """The factor from the first unit to the second; None where they measure different things or are no units."""
-    if not unit or not target or len(unit) > 30 or len(target) > 30:
+    if len(unit) > 30 or len(target) > 30:
         return None
     import pint
 

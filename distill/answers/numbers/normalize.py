@@ -12,6 +12,7 @@ from typing import Final
 from distill.answers.numbers.currencies import NATIONAL
 from distill.answers.numbers.number_words import numeral, numerals
 from distill.answers.numbers.units import unit_factor, unit_name, unit_symbol
+from distill.word_tables import longest_first
 
 _SUPERSCRIPTS: Final = str.maketrans({"⁰": "0", "¹": "1", "²": "2", "³": "3", "⁴": "4", "⁵": "5", "⁶": "6", "⁷": "7",
                                       "⁸": "8", "⁹": "9", "⁻": "-", "⁺": "+"})  # fmt: skip
@@ -83,9 +84,7 @@ _DOTTED_SCALE = re.compile(r"\b(Mio|Mrd|Tsd|Bio|mln|mld|mrd|mio)\.")
 _MIXED_NUMERAL = re.compile(r"\d+(?:\.\d+)?[百千万萬億亿]\d[\d百千万萬億亿]*")
 """1万2千."""
 _AND_A_HALF = re.compile(r"\ban? ([a-z]+) and a half\b", re.IGNORECASE)
-_NATIONAL_MONEY = re.compile(
-    rf"\b({'|'.join(map(re.escape, sorted(NATIONAL, key=len, reverse=True)))})(?:s|r)?\b", re.IGNORECASE
-)
+_NATIONAL_MONEY = re.compile(rf"\b({longest_first(map(re.escape, NATIONAL))})(?:s|r)?\b", re.IGNORECASE)
 _SUBSCRIPT = re.compile(r"(?<=[A-Za-z)])\$?_\{?(\d+)\}?\$?")
 """The subscripts of a formula: H$_2$O, CO_2."""
 _FEET = re.compile(r"""(?<![\w'])(\d{1,2})'\s?(\d{1,2})(?:"|''|$)""")

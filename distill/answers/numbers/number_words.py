@@ -10,7 +10,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
-from distill.word_tables import read_table
+from distill.word_tables import longest_first, read_table
 
 _TABLE: Final = read_table(__file__)
 SMALL: Final[dict[str, int]] = {word: value for value, word in enumerate(_TABLE["small"].split())}
@@ -19,8 +19,8 @@ ORDINALS: Final[dict[str, Decimal]] = {
     word: Decimal(value) for value, word in enumerate(_TABLE["ordinals"].split(), start=1)
 }
 PARTS: Final = {
-    **{"half": 2, "halve": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7},
-    **{"eighth": 8, "ninth": 9, "tenth": 10, "twelfth": 12, "sixteenth": 16, "hundredth": 100, "thousandth": 1000},
+    **{"half": 2, "halves": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7},
+    **{"eighth": 8, "ninth": 9, "tenth": 10, "twelfth": 12, "sixteenth": 16},
 }
 SCALES: Final = {
     word: Decimal(int(float(scale))) for scale, words in _TABLE["scales"].items() for word in words.split()
@@ -33,11 +33,9 @@ _ORDINAL_NAMES: Final = (
     | {f"{word[:-1]}ieth": value for word, value in TENS.items()}
     | {word: int(value) for word, value in ORDINALS.items()}
 )
-ORDINAL_NAME: Final = (
-    rf"\b(?:(?P<tens>{'|'.join(TENS)})[- ])?(?P<word>{'|'.join(sorted(_ORDINAL_NAMES, key=len, reverse=True))})\b"
-)
+ORDINAL_NAME: Final = rf"\b(?:(?P<tens>{'|'.join(TENS)})[- ])?(?P<word>{longest_first(_ORDINAL_NAMES)})\b"
 """A regular expression for an ordinal in words; `ordinal_value` gives the value of its match."""
-_NAMES: Final = "|".join(sorted({*SMALL, *TENS}, key=len, reverse=True))
+_NAMES: Final = longest_first({*SMALL, *TENS})
 _SCALE_NAMES: Final = "hundred|thousand|million|billion|trillion"
 _SPELLED = re.compile(
     r"\b(?:(?P<count>one|two|three|four|five|six|seven|eight|nine|ten|eleven)[ -]|an?\s)?"
@@ -117,16 +115,15 @@ _AN_ONLY_PART = re.compile(r"an? (?!quarter)[a-z]+\.?", re.IGNORECASE)
 def _part(match: re.Match[str]) -> Decimal | None:
     """A fraction in words: two thirds, a quarter of a million."""
     part = match["part"].lower()
-    divisor = 2 if part == "halves" else PARTS[part]
     scale = (match["scale"] or "").lower()
     if _AN_ONLY_PART.fullmatch(match.string):
-        return Decimal(1) / divisor
+        return Decimal(1) / PARTS[part]
     if match["count"] is None and not scale and not (part == "half" and _HALF_UNIT.match(match.string, match.end())):
         return None
     count = SMALL[match["count"].lower()] if match["count"] else 1
     if count > 1 and not (match["plural"] or part == "halves"):
         return None
-    return Decimal(count) / divisor * SCALES.get(scale, Decimal(1))
+    return Decimal(count) / PARTS[part] * SCALES.get(scale, Decimal(1))
 
 
 def _groups(match: re.Match[str], number: str) -> Iterator[tuple[Decimal, int, int]]:

@@ -374,17 +374,14 @@ def read_context(text: str, start: int, end: int) -> dict[str, Any]:
     """Whether the words around a number negate it or make it a limit or a name."""
     if _DENIED_AFTER.match(text, end):
         return {"negated": True}
-    if start < end and text[end : end + 1] == "+" and _PLUS.match(text, end) is not None:
+    if _PLUS.match(text, end) is not None:
         return {"bound": True}
     before = text[max(0, start - 24) : start].rstrip()
     if not before:
         return {}
-    # What a pattern finds ends with an ASCII letter or one of a few signs.
-    last = before[-1]
-    is_letter = last.isascii() and last.isalpha()
-    negated = (is_letter or last in "≠=") and _NEGATED.search(before) is not None
+    negated = _NEGATED.search(before) is not None
     return {
         "negated": negated,
-        "bound": not negated and (is_letter or last in "<>≤≥") and _BOUND.search(before) is not None,
-        "label": (is_letter or before[-4:].lower() == "fig.") and _LABEL.search(before) is not None,
+        "bound": not negated and _BOUND.search(before) is not None,
+        "label": _LABEL.search(before) is not None,
     }

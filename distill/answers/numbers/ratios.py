@@ -48,10 +48,7 @@ def compare_ratios(text: str, gold: str) -> CompareResult | None:
         number = read_single_quantity(gold)
         if number is None or len(stated_ratios) != 1 or len(stated_ratios[0]) != 2 or not stated_ratios[0][1]:
             return None
-        same = (
-            stated_ratios[0][0] == number.value * stated_ratios[0][1]
-            or abs(stated_ratios[0][0] / stated_ratios[0][1] - number.value) < _TINY
-        )
+        same = abs(stated_ratios[0][0] / stated_ratios[0][1] - number.value) < _TINY
         return correct("same_ratio") if same else wrong("other_ratio")
     if stated_ratios:
         verdicts = {same_ratio(ratio, gold_ratios[0]) for ratio in stated_ratios}

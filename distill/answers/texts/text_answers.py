@@ -36,7 +36,7 @@ _VAGUE_NUMBERS: Final = CLASSES["vague_numbers"]
 ROLES_TURNED: Final = "roles_turned"
 NONE_THERE = re.compile(r"there (?:is|are|was|were) (?:no|not any|not an?)\b", re.IGNORECASE)
 """There are no dogs: an answer of zero."""
-_ASSIGNED = re.compile(r"(?:([A-Za-z])\s?=\s?)?(\S.*)")
+_ASSIGNED = re.compile(r"^[A-Za-z]\s?=\s?(?=\S)")
 _ROMAN = re.compile(r"\b(?=[MDCLXVI])M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})\b")
 _MATHS = re.compile(
     r"\\[a-zA-Z]+|\d!|√|π|\bsqrt\b|\bpi\b|\w\s?\^|\d\s?[×*/+]\s?[\da-z(]|\b[a-z]\s?[=+*/-]\s?\d|\d[xyzn]\b|\d[a-z]\s?[+*/-]\s?\d|\)\s?\(|\b[a-z]\s?[+*]\s?[a-z]\b"
@@ -243,13 +243,10 @@ _FEW: Final = 3
 
 def _compare_assigned(text: str, gold: str) -> CompareResult | None:
     """x = 3 and 3."""
-    assigned = [_ASSIGNED.fullmatch(answer) for answer in (text, gold)]
-    if assigned[0] is None or assigned[1] is None:
+    named = [_ASSIGNED.match(answer) for answer in (text, gold)]
+    if all(named) or not any(named):
         return None
-    name, gold_name = assigned[0][1], assigned[1][1]
-    if name == gold_name or (name and gold_name):
-        return None
-    value, gold_value = (read_single_quantity(match[2]) for match in assigned if match is not None)
+    value, gold_value = (read_single_quantity(_ASSIGNED.sub("", answer, count=1)) for answer in (text, gold))
     if value is None or gold_value is None:
         return None
     return correct("same_value") if value.value == gold_value.value else wrong("other_value")

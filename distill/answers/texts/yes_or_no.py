@@ -183,7 +183,7 @@ def _compare_foreign(text: str, words: Sequence[str], gold: str, question: str) 
     words = words[1:] if len(words) > 1 and words[0] == "जी" else words
     first = words[0] if words else ""
     verdict = _FOREIGN_POLAR.get(first) or (_POLAR.get(first) if first == "no" or len(words) == 1 else None)
-    if len(words) > 1 and not (_FIRST_WORDS.match(text) or {*words[1:]} <= {*tokens(question[:_LONGEST_QUESTION])}):
+    if not (_FIRST_WORDS.match(text) or {*words[1:]} <= {*tokens(question[:_LONGEST_QUESTION])}):
         verdict = None
     verdict = verdict or _repeats_in_han(text, question) or _repeats_foreign(text, question)
     if verdict is None:

@@ -56,7 +56,7 @@ def are_opposites(left: str, right: str) -> bool:
     if not 2 <= abs(len(left) - len(right)) <= 3:
         return False
     short, long = sorted((left, right), key=len)
-    return len(short) > 3 and long.endswith(short) and long.removesuffix(short) in _DENYING
+    return len(short) > 3 and long.removesuffix(short) in _DENYING
 
 
 _PHRASES: Final = tuple(

@@ -12,7 +12,7 @@ from distill.answers.compare_result import CompareResult, correct, undecided
 from distill.answers.numbers.number_words import ORDINAL_NAME, TENS, ordinal_value, spelled
 from distill.answers.words.place_names import STATES, compare_places
 from distill.answers.words.spelling import without_accents
-from distill.word_tables import read_table
+from distill.word_tables import longest_first, read_table
 
 _TABLE: Final = read_table(__file__)
 _SHORT: Final = frozenset(tuple(pair.split("=")) for pair in _TABLE["short"].split())
@@ -35,9 +35,7 @@ _ORDINAL = re.compile(rf"{ORDINAL_NAME}|\b(?P<digits>\d+)\s?(?:st|nd|rd|th)\b", 
 FOREIGN_ORDINALS: Final = {
     name: value for value, names in enumerate(_TABLE["ordinals"].split(), start=1) for name in names.split("|")
 }
-_FOREIGN_ORDINAL = re.compile(
-    rf"\b({'|'.join(sorted(FOREIGN_ORDINALS, key=len, reverse=True))})\b|\b(\d+)(?:er|ère|re|e|ème|eme|o|a|\.)(?=\s)"
-)
+_FOREIGN_ORDINAL = re.compile(rf"\b({longest_first(FOREIGN_ORDINALS)})\b|\b(\d+)(?:er|ère|re|e|ème|eme|o|a|\.)(?=\s)")
 _ROMANS: Final = (
     *((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"), (40, "XL")),
     *((10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I")),
@@ -60,7 +58,7 @@ _FULL: Final = {
     for short, full in sorted(_SHORT)
     if re.fullmatch(r"\w+day|january|february|march|april|june|july|august|september|october|november|december", full)
 }
-_DAY_OR_MONTH = re.compile(rf"\b({'|'.join(sorted(_FULL, key=len, reverse=True))})\b\.?")
+_DAY_OR_MONTH = re.compile(rf"\b({longest_first(_FULL)})\b\.?")
 
 
 def compare_spellings(
@@ -144,10 +142,10 @@ def _same_phone_or_address(text: str, gold: str) -> bool:
 
 def _compare_shortened(words: Sequence[str], gold_words: Sequence[str]) -> CompareResult | None:
     """Words of which some are written short on one side."""
-    if len(words) != len(gold_words) or len(words) > 30:
+    if len(words) != len(gold_words):
         return None
     pairs = [(word, gold_word) for word, gold_word in zip(words, gold_words, strict=True) if word != gold_word]
-    if pairs and len(words) > 1 and all({pair, pair[::-1]} & _SHORT or _same_street(*pair) for pair in pairs):
+    if len(words) > 1 and all({pair, pair[::-1]} & _SHORT or _same_street(*pair) for pair in pairs):
         return correct("same_words_shortened")
     return None
 
@@ -217,11 +215,7 @@ def _same_but_roman_number(text: str, gold: str) -> bool:
     ):
         return False
     return any(
-        a.isdecimal()
-        and 0 < int(a[:3]) < 40
-        and len(a) < 3
-        and _roman(int(a)) == b.upper()
-        and (b.isupper() or len(b) > 1)
+        a.isdecimal() and len(a) < 3 and int(a) < 40 and _roman(int(a)) == b.upper() and (b.isupper() or len(b) > 1)
         for a, b in _both_orders(words[-1], gold_words[-1])
     )
 

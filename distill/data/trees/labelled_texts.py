@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from distill.word_tables import longest_first
+
 Row = dict[str, Any]
 _LABELS: Final = {
     **dict.fromkeys(("q", "question", "frage", "pregunta", "pergunta", "domanda", "vraag"), "question"),
@@ -16,7 +18,7 @@ _LABELS: Final = {
     ),
     **dict.fromkeys(("image", "picture", "photo", "file", "bild", "foto", "imagen", "imagem"), "image"),
 }
-_WORDS: Final = "|".join(sorted(_LABELS, key=len, reverse=True))
+_WORDS: Final = longest_first(_LABELS)
 _LABELLED: Final = re.compile(
     rf"[\s*_>#-]*(?P<label>{_WORDS})[\s*_]*\d*[\s*_]*[:：][\s*_]*(?P<text>.*)", re.IGNORECASE
 )

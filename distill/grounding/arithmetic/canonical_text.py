@@ -17,6 +17,7 @@ from distill.answers.numbers.number_words import SMALL, TENS, spelled
 from distill.grounding.arithmetic.notations import COMMA_AND_FEW_DIGITS, plain_notation
 from distill.grounding.arithmetic.other_languages import MARK_WORDS, in_english
 from distill.grounding.numbers_in_text import plain_text
+from distill.word_tables import longest_first
 
 MARK: Final = "N"
 UNREADABLE: Final = "X"
@@ -72,7 +73,7 @@ _DEGREES: Final = re.compile(r"(?: (?<=\d )°|°(?<=\d°)) ?([cf]\b)?")
 _SPACES: Final = re.compile(r"  +")
 _NOTE: Final = re.compile(r"\((?!because|since|as |incl|excl|counting)[^()\d]{0,60}\)")
 _UNIT: Final = "one|two|three|four|five|six|seven|eight|nine"
-_COUNT: Final = "|".join(sorted(_COUNTS, key=len, reverse=True))
+_COUNT: Final = longest_first(_COUNTS)
 # Its end is searched for first: nearly all searches end with it.
 _OF_NUMBER: Final = re.compile(rf" of (?:the |these |those |all )?(?=\d|(?:{_COUNT})\b)")
 _PART: Final = re.compile(rf"\b(?:(an?|{_UNIT})[ -])?(half|(?:{'|'.join(_PARTS)})s?)\Z")
@@ -83,13 +84,11 @@ _BY_LETTER: Final = {letter: [word[1:] for word in _COUNTS if word[0] == letter]
 # The search finds its place by the first letter, which is many times faster than by a beginning of a word.
 _IN_WORDS: Final = re.compile(
     r"[efnost](?<!\w.)(?:"
-    + "|".join(
-        rf"(?<={letter})(?:{'|'.join(sorted(rest, key=len, reverse=True))})" for letter, rest in _BY_LETTER.items()
-    )
+    + "|".join(rf"(?<={letter})(?:{longest_first(rest)})" for letter, rest in _BY_LETTER.items())
     + r"|(?<=plus o)ne|(?<=minus o)ne|(?<=times o)ne|(?<=o)ne(?= plus | times ))"
     + rf"(?:(?<=ty)[ -](?:{_UNIT}){_ENDS}|{_ENDS})"
 )
-_SMALL_WORDS: Final = "|".join(sorted({*SMALL, *TENS}, key=len, reverse=True))
+_SMALL_WORDS: Final = longest_first({*SMALL, *TENS})
 _TENS_AND_UNIT: Final = rf"(?:(?:{'|'.join(TENS)})(?:[ -](?:{_UNIT}))?|{_SMALL_WORDS})"
 _AND: Final = ",? (?:and )?"
 _HUNDREDS: Final = rf"(?:{_TENS_AND_UNIT}|an?) hundred(?:{_AND}{_TENS_AND_UNIT})?"

@@ -19,7 +19,7 @@ from distill.grounding.arithmetic.canonical_text import MARK, Number
 from distill.grounding.arithmetic.equation_sides import SAYS, EquationReader, Side, split_parts
 from distill.grounding.arithmetic.expressions import evaluate_expression, stands_for
 from distill.grounding.arithmetic.reading_effort import ReadingEffort
-from distill.word_tables import word_set
+from distill.word_tables import longest_first, word_set
 
 _OVERRULED: Final = re.compile(
     r"\?|\b(?:wrong|mistake|mistaken|mistakenly|incorrect|misread|miscounted|false|slip|error|instead|rather|oops)\b"
@@ -78,7 +78,7 @@ _EQUALITY_SIGN: Final = re.compile(r"[=≈→>(]")
 _EQUALITIES: Final = SAYS | word_set(
     "equal equals reduce reduces simplify simplifies correspond corresponds convert converts or ie as"
 )
-_EQUALITY: Final = re.compile(rf"\b(?:{'|'.join(sorted(_EQUALITIES, key=len, reverse=True))})\b")
+_EQUALITY: Final = re.compile(rf"\b(?:{longest_first(_EQUALITIES)})\b")
 _OPERATOR_SIGN: Final = re.compile(r"[-+*/^√%!]")
 _OPERATORS: Final = word_set("plus minus less times x divided multiplied of root each same away")
 _OPERATOR: Final = re.compile(rf"\b(?:{'|'.join(sorted(_OPERATORS))})\b")

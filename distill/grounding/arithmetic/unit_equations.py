@@ -9,7 +9,7 @@ from distill.grounding.arithmetic.canonical_text import MARK, Number, place_of
 from distill.grounding.arithmetic.equations import ArithmeticClaim
 from distill.grounding.arithmetic.expressions import stands_for
 from distill.grounding.arithmetic.quick_patterns import compile_quick
-from distill.word_tables import read_table
+from distill.word_tables import longest_first, read_table
 
 UNITS: Final[dict[str, tuple[str, float]]] = {
     name: (kind, float(size))
@@ -18,7 +18,7 @@ UNITS: Final[dict[str, tuple[str, float]]] = {
     for name in names
 }
 """The kind and the size of a unit by each of its names."""
-UNIT: Final = "|".join(sorted(map(re.escape, UNITS), key=len, reverse=True))
+UNIT: Final = longest_first(map(re.escape, UNITS))
 _CENTS: Final = {"quarters": 25, "dimes": 10, "nickels": 5, "pennies": 1}
 UNIT_WORDS: Final = frozenset(word for unit in (*UNITS, *_CENTS, "dozen") for word in re.findall(r"[a-z]+", unit)[:1])
 """The letters that each unit begins with, as words."""

@@ -5,18 +5,36 @@ from decimal import Decimal
 
 import pytest
 
-from distill.answers import judge
+from distill.answers import conclusions, judge, lists
 from distill.answers.choices import _letter_of_shortened_option
-from distill.answers.consistency import find_conclusion
+from distill.answers.consistency import compare_conclusion, find_conclusion
 from distill.answers.dates.dates_and_times import Clock, Day, read_dates, read_times
 from distill.answers.final_answer import MAX_CHARACTERS, final_answer
-from distill.answers.numbers import expressions, foreign_number_words, measure_units, ratios, solution_sets
+from distill.answers.numbers import (
+    asked_units,
+    expressions,
+    foreign_number_words,
+    measure_units,
+    pick_number,
+    ratios,
+    solution_sets,
+)
 from distill.answers.numbers.quantities import read_quantities, read_single_quantity
 from distill.answers.numbers.repeated_numbers import is_year
-from distill.answers.texts import other_words, text_answers
+from distill.answers.texts import (
+    answer_sentences,
+    asked_roles,
+    denied_answers,
+    mentions,
+    other_words,
+    plain_clauses,
+    text_answers,
+    turned_relations,
+    yes_or_no,
+)
 from distill.answers.texts.other_words import _may_be_short_for
 from distill.answers.texts.stated_polarity import stated_polarity
-from distill.answers.words import place_names
+from distill.answers.words import person_names, place_names, spelling_variants
 from distill.answers.words.spelling import are_opposites
 from distill.answers.words.spelling_variants import _same_code
 
@@ -91,6 +109,23 @@ def test_a_bare_number_is_a_year_from_1500_to_2099(year: int, known: bool) -> No
         (lambda unit: measure_units.size_in(unit, "m"), 30, "km", ""),
         (lambda unit: measure_units.size_in("km", unit), 30, "metre", ""),
         (lambda text: place_names._country_code(text), 60, "", "Spain"),
+        (lambda text: mentions.mentions(text, "cup"), 400, "a", "cup"),
+        (lambda text: mentions.ends_with(text, "cup", ""), 400, "it is a", "cup"),
+        (lambda text: text_answers._range_ends(text), 60, "2 -", "8"),
+        (
+            lambda text: turned_relations.turns_relation(text, ["ana"], "Who is shorter?"),
+            400,
+            "Ana is taller than",
+            "Eva",
+        ),
+        (lambda text: plain_clauses.states_plainly(text, "hat", "What is she wearing?"), 300, "She wears a", "hat"),
+        (lambda text: [*answer_sentences.stated_parts(text)], 300, "The answer is", "blue"),
+        (lambda text: denied_answers.compare_with_denied(text, "cup", ("cup",)), 120, "a cup, not", "bowl"),
+        (lambda text: person_names.same_person(text, "John Smith"), 60, "Mr. John", "Smith"),
+        (lambda text: person_names.names_person(text, "Smith", "Who won?"), 60, "John", "Smith"),
+        (lambda text: spelling_variants.with_one_name(text, "UN") != text, 400, "x", "United Nations (UN)"),
+        (pick_number.pick_counted_number, 300, "three years: 2009, 2010 and", "2012"),
+        (lambda text: lists._same_labelled_items(text, ["ink", "oil"], HIGH_LOW), 400, "high ink low", "oil"),
     ],
 )
 def test_a_text_is_read_up_to_its_longest_length(
@@ -102,6 +137,78 @@ def test_a_text_is_read_up_to_its_longest_length(
         if read(before + " " * (length - len(before + after)) + after)
     ]
     assert read_lengths == [len(before + after) + 1, longest - 1, longest]
+
+
+HIGH_LOW = "Which are high and low?"
+
+
+@pytest.mark.parametrize(
+    ("read", "longest", "before", "after"),
+    [
+        (lambda asked: "cup" in mentions.words_of(asked), 400, "", "cup"),
+        (lambda asked: mentions.mentions("Acme bolts", "Acme", asked), 400, "Who sells the", "bolts"),
+        (lambda asked: plain_clauses.states_plainly("She wears a hat", "hat", asked), 300, "What is she", "wearing?"),
+        (asked_units.asks_percent, 1000, "What", "percent"),
+        (
+            lambda asked: asked_roles.is_about_the_opposite("the shortest one", (), asked),
+            400,
+            "Which is the",
+            "tallest",
+        ),
+        (lambda asked: yes_or_no._repeats(["door"], asked), 400, "Is the", "door"),
+        (
+            lambda asked: lists._same_labelled_items("high ink low oil", ["ink", "oil"], asked),
+            400,
+            "Are high and",
+            "low",
+        ),
+        (lambda asked: "cup" in conclusions._asked(asked), 300, "", "cup"),
+        (lambda sentence: not conclusions._goes_on(sentence, ""), 300, "so", "it"),
+    ],
+)
+def test_a_question_is_read_up_to_its_longest_length(
+    read: Callable[[str], object], longest: int, before: str, after: str
+) -> None:
+    test_a_text_is_read_up_to_its_longest_length(read, longest, before, after)
+
+
+@pytest.mark.parametrize(
+    ("read", "most"),
+    [
+        (lambda count: mentions.mentions("zz " * (count - 2) + "a cup", "cup"), 40),
+        (lambda count: mentions.ends_with("zz " * (count - 1) + "cup", "cup", ""), 40),
+        (
+            lambda count: mentions.mentions("the " + "bolts " * (count - 2) + "Acme", "Acme", "Who sells the bolts"),
+            40,
+        ),
+        (
+            lambda count: plain_clauses.states_plainly(f"It is a {'small ' * (count - 4)}hat", "hat", "What is it?"),
+            30,
+        ),
+        (lambda count: list(conclusions.conclusions(("Ok is it. " * 300)[17 - count :] + "Ok. So it is red.")), 2000),
+        (lambda count: compare_conclusion("\\boxed{b}", "a" * count), 600),
+        (lambda count: not final_answer(f"I doubt{' ' * (count - 14)}that the answer is 5").marked, 60),
+    ],
+)
+def test_words_characters_and_the_distance_of_a_denial_are_bounded(read: Callable[[int], object], most: int) -> None:
+    assert [count for count in (most - 1, most, most + 1) if read(count)] == [most - 1, most]
+
+
+@pytest.mark.parametrize(
+    ("word", "plain", "verdict"),
+    [("café", "cafe", "undecided"), ("élan", "elan", "undecided"), ("résumé", "resume", "correct")],
+)
+def test_a_word_of_five_letters_is_sure_without_its_accents(word: str, plain: str, verdict: str) -> None:
+    assert judge(word, plain).verdict == verdict
+    assert judge(f"{word}s", f"{plain}s").verdict == "correct"
+
+
+@pytest.mark.parametrize("letters", range(2, 9))
+def test_initials_in_lower_case_stand_for_a_name_of_three_to_six_words(letters: int) -> None:
+    initials = "abcdefgh"[:letters]
+    name = " ".join(f"{letter.upper()}xx" for letter in initials)
+    assert (judge(initials, name).verdict == "correct") is (3 <= letters <= 6)
+    assert judge(initials.upper(), name).verdict == ("correct" if letters > 2 else "undecided")
 
 
 @pytest.mark.parametrize("letters", range(1, 7))
