@@ -26,9 +26,13 @@ def list_recipes() -> None:
     from distill.recipe.loading import shipped
     from distill.reports.text_table import table
 
-    purposes = {name: path.read_text(encoding="utf-8").splitlines()[0] for name, path in shipped().items()}
-    rows = [(name, purpose.lstrip("# ")) for name, purpose in purposes.items()]
+    rows = [(name, first_sentence(path.read_text(encoding="utf-8"))) for name, path in shipped().items()]
     show(table(("recipe", "what it is"), rows, left=True))
+
+
+def first_sentence(recipe: str) -> str:
+    """The first sentence of the comment at the beginning of a recipe; it may be longer than a line."""
+    return recipe.removeprefix("# ").replace("\n# ", " ").split(". ")[0].splitlines()[0].rstrip(".") + "."
 
 
 @app.command("copy")

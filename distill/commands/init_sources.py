@@ -24,6 +24,7 @@ from distill.data.trees.tree_files import SUFFIXES
 from distill.errors import DataError, RecipeError
 from distill.recipe.loading import derived_recipe
 from distill.recipe.recipe import Recipe
+from distill.reports.text_table import counted
 from distill.types import BadRow
 
 SCHEMA = "recipe.schema.json"
@@ -96,7 +97,7 @@ def read_source(
             if found := _read_found(local.resolve(), folder, settings, lines):
                 return *found, None
         except UnclearRowsError as error:
-            unclear = f". As records it cannot be read, too: {error}"
+            unclear = "" if str(error) in str(refused) else f". As records it cannot be read, too: {error}"
     lines[:] = said
     if read is not None:
         return read
@@ -163,7 +164,7 @@ def find_table(
     closed: list[str] = []
     files = guessed_columns.files_below(local, image_suffixes(), lambda error: closed.append(str(error.filename)))
     if closed:
-        lines.append(f"left out: {len(closed):,} folders that may not be read, such as {min(closed)}")
+        lines.append(f"left out: {counted(len(closed), 'folder')} that may not be read, such as {min(closed)}")
     others = Counter(file.suffix.lower() for file in guessed_columns.files_below(local, OTHER_IMAGES))
     if others:
         kinds = ", ".join(f"{suffix}: {count:,}" for suffix, count in sorted(others.items()))
@@ -181,7 +182,7 @@ def find_table(
     usable = [name for name in names if not _SURROGATES.search(name)]
     if len(usable) < len(names):
         lines.append(
-            f"left out: {len(names) - len(usable):,} images whose names hold bytes that are no text, "
+            f"left out: {counted(len(names) - len(usable), 'image')} with bytes that are no text in the name, "
             f"such as {next(filter(_SURROGATES.search, names))!r}; rename them"
         )
     taken = usable
@@ -192,7 +193,7 @@ def find_table(
     rows = ({"image": name, "question": text} for name in taken for text in asked)
     file.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
     whose = "each gets these questions" if settings.questions else "the folder has no questions, so each gets these"
-    lines.append(f"{local}: {len(taken):,} images; {whose}:")
+    lines.append(f"{local}: {counted(len(taken), 'image')}; {whose}:")
     lines += [f"  {text}" for text in asked]
     if not settings.questions:
         lines.append("  (--question TEXT sets yours; a CSV or JSONL file with image, question and answer is better)")
@@ -204,9 +205,9 @@ def _refuse_unread(folder: Path) -> None:
     texts = [file for file in guessed_columns.files_below(folder, _OTHER_TABLES) if not _NOTES.match(file.name)]
     if unread := guessed_columns.files_below(folder, table_search.SUFFIXES) + texts:
         raise DataError(
-            f"{folder}: {len(unread):,} files such as {unread[0].relative_to(folder)} may be about the images, and no"
-            " column of questions was found in them. Give a table as SOURCE with --column question=NAME, or"
-            " --question TEXT to ask about the images alone"
+            f"{folder}: {counted(len(unread), 'file')} such as {unread[0].relative_to(folder)} may be about the "
+            "images, and no column of questions was found in them. Give a table as SOURCE with --column "
+            "question=NAME, or --question TEXT to ask about the images alone"
         )
 
 
@@ -296,10 +297,8 @@ def read_table(
         for role in ("image", "question"):
             if role not in columns:
                 columns[role] = _asked_column(role, guessed, settings, table.label)
-    elif guessed.format != "chartqa":
-        columns = {role: name for role, name in columns.items() if role == "image"}
     else:
-        columns = {}
+        columns = {role: name for role, name in columns.items() if role == "image"}
     columns |= {role: name for role, name in settings.columns.items() if role not in ROLES}
     values = {**values, "format": guessed.format, "allow_outside_root": guessed.outside}
     if columns:
@@ -307,10 +306,11 @@ def read_table(
     if not table.hub and table.kind != SHARDS:
         values["images_root"] = str(guessed.images_root)
     if root is None:
-        said = [f"{role} = {name!r}" for role, name in columns.items()]
+        named = [", ".join(f"{role} = {name!r}" for role, name in columns.items())] if columns else []
+        said = "; ".join([guessed.format, *named])
         lines.append(f"{table.label}: columns {', '.join(map(repr, guessed.names))}")
         lines += guessed_columns.unread_tables(table, Path(values["source"]))
-        lines.append(f"guessed: format {guessed.format}; {', '.join(said)} (--column image=NAME changes one)")
+        lines.append(f"guessed: format {said} (--column image=NAME changes one)")
         if not columns.get("answer") and guessed.format in ("plain", "scienceqa"):
             columns_left = " or ".join(map(repr, guessed.rest[:_SHOWN]))
             hint = f"; if {columns_left} holds them, give --column answer=NAME" if columns_left else ""

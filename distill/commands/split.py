@@ -29,6 +29,7 @@ from distill.errors import DataError, RecipeError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import DataSource
 from distill.recipe.sections.eval import FEW_QUESTIONS
+from distill.reports.text_table import counted
 from distill.types import BadRow, ImageRef, Sample
 from filters.matching import image_match
 from filters.run_signals import question_duplicates
@@ -65,12 +66,13 @@ class Split:
 
     def __str__(self) -> str:
         lines = [
-            f"{path}: {self.rows[name]:,} rows, {self.pictures[name]:,} images" for name, path in self.files.items()
+            f"{path}: {counted(self.rows[name], 'row')}, {counted(self.pictures[name], 'image')}"
+            for name, path in self.files.items()
         ]
         if self.left_out:
             reasons = ", ".join(f"{reason}: {count:,}" for reason, count in self.left_out.items())
             total = sum(self.left_out.values())
-            lines.append(f"left out: {total:,} rows that cannot be used ({reasons}); {LEFT_OUT} lists them")
+            lines.append(f"left out: {counted(total, 'row')} that cannot be used ({reasons}); {LEFT_OUT} lists them")
         plain = f", except {self.plain:,} of one colour, which show nothing" if self.plain else ""
         if self.unused:
             lines.append(f"all rows of the source are split: {', '.join(self.unused)} of the recipe is not used")

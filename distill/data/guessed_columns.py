@@ -46,9 +46,8 @@ _NAMES = {
     "question": "question questions query prompt instruction ask asked userquestion questiontext "
     "questionstring problem frage pregunta pergunta domanda vraag pytanie soru вопрос 问题 問題 質問 질문 سؤال",
     "answer": "expectedanswer answer answers label labels goldanswer gold groundtruth target response reply "
-    "correctanswer expected output outputs gt correctans answerlabel "
-    "correctchoiceidx correctchoice correctoption finalanswer questionanswer multiplechoiceanswer directanswers "
-    "gtanswer solution chosen completion "
+    "correctanswer expected output outputs gt correctans answerlabel correctchoiceidx correctchoice correctoption "
+    "finalanswer questionanswer multiplechoiceanswer directanswers gtanswer solution chosen completion "
     "antwort reponse respuesta resposta risposta antwoord odpowiedź cevap ответ 答案 回答 답변 정답 جواب",
 }
 """The usual ones first."""
@@ -213,8 +212,7 @@ def left_out(table: SourceTable, guessed: GuessedSource) -> list[str]:
     """Lines about what the guess does not show the teacher: columns with more images, and earlier turns."""
     rows = [row.values for row in islice(sources.rows(table), _LOOKED_AT) if isinstance(row, SourceRow)]
     half = max(1.0, _HALF * len(rows))
-    root = guessed.images_root
-    held = [name for name in guessed.rest if sum(_leads_to_image(row.get(name), root) for row in rows) >= half]
+    held = [name for name in guessed.rest if sum(_adds_image(row, name, guessed) for row in rows) >= half]
     named = ", ".join(map(repr, held))
     lines = [f"not read: other images, in {named}; give --column image=NAME for each column"] if held else []
     question = str(guessed.columns.get("question", ""))
@@ -227,8 +225,10 @@ def left_out(table: SourceTable, guessed: GuessedSource) -> list[str]:
     return lines
 
 
-def _leads_to_image(cell: Any, root: Path) -> bool:
-    return _holds_bytes(cell) or any(is_file(root / path) for path in _paths(cell))
+def _adds_image(row: Mapping[str, Any], name: str, guessed: GuessedSource) -> bool:
+    cell, taken = row.get(name), list(map(row.get, guessed.image_columns))
+    repeated = cell in taken or any(isinstance(images, list) and cell in images for images in taken)  # tar shards
+    return not repeated and (_holds_bytes(cell) or any(is_file(guessed.images_root / path) for path in _paths(cell)))
 
 
 def _turns(row: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

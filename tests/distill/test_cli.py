@@ -256,6 +256,8 @@ def test_a_recipe_is_copied_into_the_current_folder_where_none_is_named(
 def test_the_shipped_recipes_are_listed_and_copied_with_their_assets(tmp_path: Path) -> None:
     listed = CliRunner().invoke(cli.app, ["recipes"])
     assert "tiny" in listed.stdout
+    lines = listed.stdout.splitlines()[2:]
+    assert [line for line in lines if not line.rstrip().endswith(".")] == [], "each ends at the end of a sentence"
     assert CliRunner().invoke(cli.app, ["recipes", "list"]).stdout == listed.stdout
     copied = CliRunner().invoke(cli.app, ["recipes", "copy", "tiny", str(tmp_path)])
     assert copied.exit_code == 0

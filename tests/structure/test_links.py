@@ -62,6 +62,17 @@ def test_a_broken_link_and_a_broken_anchor_are_found() -> None:
     ]
 
 
+def test_nothing_but_an_empty_line_follows_a_table() -> None:
+    pages = {
+        name: _FENCE.sub("", text)
+        for name, text in documents().items()
+        if not {"templates", "card.md"} & set(name.split("/"))
+    }
+    followed = re.compile(r"^ *\|.*\|\n *([^|\s].*)$", re.MULTILINE)
+    assert followed.findall("| a |\n| - |\n- b") == ["- b"], "it would be shown as a row of the table"
+    assert {name: found for name, text in pages.items() if (found := followed.findall(text))} == {}
+
+
 def test_every_file_that_a_document_or_a_source_file_names_exists() -> None:
     missing = []
     code = [f"{package}/*" for package in _PACKAGES]

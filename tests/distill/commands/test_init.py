@@ -185,7 +185,7 @@ def test_a_folder_of_images_with_a_subfolder_that_may_not_be_read_is_used_and_sa
     close_folder(tmp_path / "photos" / "below", monkeypatch)
     done = distill("photos", "--question", "What is it?", "--test", "0.2")
     assert done.exit_code == 0, done.output
-    assert f"left out: 1 folders that may not be read, such as {Path('photos', 'below')}" in done.stdout
+    assert f"left out: 1 folder that may not be read, such as {Path('photos', 'below')}" in done.stdout
     recipe = tmp_path / "photos-distill" / "recipe.toml"
     assert len(read(recipe)) == 12  # of 15; the other three are test rows
 
@@ -239,7 +239,7 @@ def test_images_with_any_name_that_is_text_are_used(tmp_path: Path) -> None:
         (tmp_path / "photos" / old).rename(tmp_path / "photos" / new)
     done = distill("photos", "--out", "new", "--question", "What is it?", "--test", "0.13")
     assert done.exit_code == 0, done.output
-    assert r"left out: 1 images whose names hold bytes that are no text, such as 'a\udcffb.png'" in done.output
+    assert r"left out: 1 image with bytes that are no text in the name, such as 'a\udcffb.png'" in done.output
     rows = [row for part in ("train", "test") for row in read_jsonl(tmp_path / "new" / f"{part}.jsonl")]
     assert {row["image"] for row in rows} == set(names)
     assert len(read(tmp_path / "new" / "recipe.toml")) == 7

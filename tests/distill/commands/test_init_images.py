@@ -195,4 +195,4 @@ def test_images_beside_questions_in_a_file_that_is_not_read_get_no_made_up_quest
     write({f"{number}.bmp": number for number in range(4)})
     Path("data", name).write_text("::Q1:: What? {=x ~y}")
     done = distill("data", "--out", "own")
-    assert done.exit_code == 2 and f"1 files such as {name} may be about the images" in done.output
+    assert done.exit_code == 2 and f"1 file such as {name} may be about the images" in done.output

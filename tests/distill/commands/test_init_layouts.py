@@ -164,7 +164,7 @@ def test_images_with_files_that_may_be_about_them_get_no_questions_of_our_own(tm
     names = images(tmp_path / "data" / "images", [f"{number}.jpg" for number in range(8)])
     rows = [{"image": name, "caption": "The cat is above the dog."} for name in names]
     write_json(tmp_path / "data" / file, rows)
-    assert f"1 files such as {file} may be about the images" in refused("data")
+    assert f"1 file such as {file} may be about the images" in refused("data")
     (tmp_path / "data" / file).rename(tmp_path / "data" / "images" / "README.txt")
     made("data")
 
@@ -272,5 +272,21 @@ def test_a_damaged_line_in_a_table_below_costs_that_row_alone(tmp_path: Path) ->
     lines = [json.dumps({"image": name, "question": "What?", "answer": "cup"}) for name in names]
     (tmp_path / "data" / "annotations").mkdir()
     (tmp_path / "data" / "annotations" / "rows.jsonl").write_text("\n".join(["{", *lines]))
-    assert "left out: 1 rows that cannot be used" in made("data")
+    assert "left out: 1 row that cannot be used" in made("data")
     assert names_of_images() == set(names)
+
+
+def test_columns_query_and_label_are_read_with_an_image_column_of_any_name(tmp_path: Path) -> None:
+    names = images(tmp_path / "data", [f"{number}.png" for number in range(12)])
+    write_json(tmp_path / "data/rows.json", [{"img": name, "query": "How many?", "label": "2"} for name in names])
+    assert "guessed: format chartqa; image = 'img' (" in made("data")
+    assert names_of_images() == set(names)
+
+
+def test_a_refusal_is_stated_once_and_one_row_is_no_rows(tmp_path: Path) -> None:
+    names = images(tmp_path / "data", ["0.png", "1.png", "2.png"])
+    rows = [{"image": name, "question": "Which?", "A": "red", "B": "blue", "right": "A"} for name in names]
+    write_json(tmp_path / "data/rows.json", rows)
+    assert refused("data").count("seem to hold choices") == 1
+    write_json(tmp_path / "data/rows.json", [{"image": name, "question": "Which?", "answer": "2"} for name in names])
+    assert "test.jsonl: 1 row, 1 image\n" in made("data")

@@ -245,4 +245,4 @@ def test_names_of_columns_that_are_no_utf_8_are_refused(data: Path) -> None:
 @pytest.mark.parametrize("name", ["questions.md", "all.xlsx", "all.db", "notes.txt"])
 def test_images_beside_files_that_may_hold_their_questions_are_refused(data: Path, name: str) -> None:
     (data / name).write_bytes(b"What is it?")
-    assert f"1 files such as {name} may be about the images" in distill("data", "--out", "new").output
+    assert f"1 file such as {name} may be about the images" in distill("data", "--out", "new").output

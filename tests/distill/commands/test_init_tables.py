@@ -41,7 +41,7 @@ def test_a_table_of_other_columns_is_guessed_said_and_split_by_image(
     assert done.exit_code == 0, done.output
     assert "image = 'Bild', question = 'Frage', answer = 'Antwort'" in done.stdout
     assert f"images: in {tmp_path / 'data' / 'shots'}" in done.stdout
-    assert "left out: 1 rows that cannot be used (missing_image: 1)" in done.stdout
+    assert "left out: 1 row that cannot be used (missing_image: 1)" in done.stdout
     recipe = tmp_path / "all-distill" / "recipe.toml"
     assert orjson.loads((recipe.parent / "left_out.jsonl").read_bytes())["reason"] == "missing_image"
     train, test = read(recipe), read(recipe, "test")
@@ -62,6 +62,7 @@ def test_tar_shards_become_rows_that_name_their_ranges(tmp_path: Path, source: s
             shard.add(tmp_path / "row.json", f"{number}.json")
     done = distill(source, "--gpu", "L4", "--out", "new")
     assert done.exit_code == 0, done.output
+    assert "not read" not in done.output, "the column png has the image of the column image"
     samples = read(tmp_path / "new/recipe.toml") + read(tmp_path / "new/recipe.toml", "test")
     data = [[image_files.read_bytes(ref) for ref in sample.images] for sample in samples]
     names = [int(sample.answers[0]) for sample in samples]

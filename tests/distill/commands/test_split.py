@@ -186,7 +186,7 @@ def test_rows_that_cannot_be_used_are_left_out_and_counted(tmp_path: Path) -> No
     recipe, name = source_of(str(jsonl(tmp_path / "all.jsonl", rows)), name=None, settings={}, columns=[])
     found = split_source(recipe, tmp_path / "out", name=name)
     assert found.left_out == {"missing_image": 1} and sum(found.rows.values()) == 60
-    assert "left out: 1 rows that cannot be used (missing_image: 1)" in str(found)
+    assert "left out: 1 row that cannot be used (missing_image: 1)" in str(found)
 
 
 def test_one_picture_for_all_rows_a_wrong_share_and_files_that_are_there_are_refused(tmp_path: Path) -> None:
