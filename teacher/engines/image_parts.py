@@ -11,10 +11,11 @@ image whose file has changed since it was read is read again: no answer is about
 import asyncio
 import base64
 import hashlib
+import math
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -43,7 +44,7 @@ _AHEAD_BYTES = _CACHE_BYTES // 4
 _LOOK_AGAIN_S = 0.25
 """A file that was read is looked at again so often at most: whether it has changed."""
 _STATE_LIMIT_S = 5.0
-"""A file whose status did not come within this time counts as changed: it is read again."""
+"""Files whose status did not come within this time count as changed: they are read again."""
 _FILE = b'"file://'
 """The form of an image by path in a body."""
 _REFUSAL = "allowed-local-media-path"
@@ -85,6 +86,8 @@ class ImageParts:
         self._weights: dict[str, int] = {}
         self._files: dict[str, tuple[str, _State]] = {}
         self._look_again: dict[str, float] = {}
+        self._looks: dict[str, asyncio.Task[None]] = {}
+        """Looks at files that are on their way, by image."""
         self._bytes = 0
         self._upcoming = upcoming
         self._asked = 0
@@ -105,13 +108,9 @@ class ImageParts:
 
     async def _shared(self, ref: ImageRef) -> bytes:
         """The part that all requests about an image share."""
+        if self._is_due(ref, time.monotonic()):
+            await self._look(ref)
         task = self._ready.get(ref.sha256)
-        now = time.monotonic()
-        if task is not None and now >= self._look_again.get(ref.sha256, now + 1):
-            self._look_again[ref.sha256] = now + _LOOK_AGAIN_S
-            if await asyncio.to_thread(self._changed, ref) and self._ready.get(ref.sha256) is task:
-                self._forget(ref.sha256)
-            task = self._ready.get(ref.sha256)
         if task is None:
             task = self._start(ref)
         else:
@@ -120,6 +119,34 @@ class ImageParts:
             self._prepare_ahead()
         self._asked += 1
         return task.result() if task.done() else await asyncio.shield(task)
+
+    def _is_due(self, ref: ImageRef, now: float) -> bool:
+        """Whether the file of an image that is ready must be looked at before the image is used."""
+        return now >= self._look_again.get(ref.sha256, math.inf)
+
+    async def _look(self, ref: ImageRef) -> None:
+        """Look at the file of an image, and at those of the next requests: one call of a thread for all of them."""
+        look = self._looks.get(ref.sha256)
+        if look is None:
+            now = time.monotonic()
+            refs = {each.sha256: each for each in (*self._upcoming(_AHEAD), ref) if self._is_due(each, now)}
+            look = asyncio.create_task(self._look_at([refs[name] for name in refs.keys() - self._looks.keys()]))
+            self._looks |= dict.fromkeys(refs.keys() - self._looks.keys(), look)
+        await asyncio.shield(look)
+
+    async def _look_at(self, refs: Sequence[ImageRef]) -> None:
+        read = {ref.sha256: self._ready[ref.sha256] for ref in refs}
+        try:
+            changed = await asyncio.to_thread(self._changed, refs)
+        finally:
+            for name in read:
+                del self._looks[name]
+        for name, task in read.items():
+            if self._ready.get(name) is task:
+                self._look_again[name] = time.monotonic() + _LOOK_AGAIN_S
+        for ref in changed:
+            if self._ready.get(ref.sha256) is read[ref.sha256]:
+                self._forget(ref.sha256)
 
     def _start(self, ref: ImageRef) -> asyncio.Task[bytes]:
         preparing = asyncio.to_thread(self._prepare, ref, bool(self.reads_paths))
@@ -155,10 +182,9 @@ class ImageParts:
         if not (self.reads_paths or shown):
             return
         self._on_trial = False
-        for ref in refs:
-            if self._changed(ref):
-                error = ImageError("changed_image", f"{ref.path}: the image changed while a server read it")
-                raise UnreadableError(ref, error)
+        for ref in self._changed(refs):
+            error = ImageError("changed_image", f"{ref.path}: the image changed while a server read it")
+            raise UnreadableError(ref, error)
         if shown:
             self._learn(reads_paths=True)
 
@@ -170,11 +196,15 @@ class ImageParts:
         self.reads_paths = reads_paths
         self._paths.clear()
 
-    def _changed(self, ref: ImageRef) -> bool:
-        """Whether the file of an image is another one than when it was read."""
-        file = _file(ref)
-        path, state = self._files.get(ref.sha256, (file, None))
-        return state is not None and (_state(path) != state or (file != path and _state(file) is None))
+    def _changed(self, refs: Iterable[ImageRef]) -> list[ImageRef]:
+        """The images whose file is another one than when it was read."""
+        known = [(ref, _file(ref), *self._files[ref.sha256]) for ref in refs if ref.sha256 in self._files]
+        states = _states({path for _, file, path, _ in known for path in (file, path)})
+        return [
+            ref
+            for ref, file, path, state in known
+            if state is not None and (states[path] != state or states[file] is None)
+        ]
 
     async def inside(self, ref: ImageRef) -> bytes:
         """The content part of one image with its bytes inside, also for a server that may read paths."""
@@ -185,9 +215,10 @@ class ImageParts:
         try:
             if is_store_address(ref.path):
                 self._folders.read(ref)  # which brings it to this machine
-            state = _state(_file(ref))
+            file = _file(ref)
+            state = _states([file])[file]
             original = self._folders.read(ref)
-            self._files[ref.sha256] = (_file(ref), state)
+            self._files[ref.sha256] = (file, state)
             if (by_path or self.reads_paths is None) and (path := self._path(ref, original)):
                 part = self._part(ref, orjson.dumps(path.as_uri()))
                 if by_path:
@@ -250,10 +281,17 @@ def _file(ref: ImageRef) -> str:
 _State = tuple[int, int, int] | None
 
 
-def _state(path: str) -> _State:
-    """What changes with the content of a file: its number, size and time of change; None when it is not there."""
+def _states(paths: Collection[str]) -> Mapping[str, _State]:
+    """What changes with the content of each file: its number, size and time of change; None when it is not there."""
     try:
-        status = bounded(partial(os.stat, path), _STATE_LIMIT_S)
+        return bounded(lambda: {path: _state(path) for path in paths}, _STATE_LIMIT_S)
+    except TimeoutError:
+        return dict.fromkeys(paths)
+
+
+def _state(path: str) -> _State:
+    try:
+        status = os.stat(path)  # noqa: PTH116 (no Path for each of many)
     except OSError:
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns

@@ -78,10 +78,9 @@ def _outside(teacher: Teacher) -> Extension:
 
 
 def prompt_fault(teacher: Teacher, sample: Sample) -> str:
-    """Why code from outside makes no prompt of a sample; '' where it does, and for a template."""
+    """Why code from outside, which makes this teacher's prompts, makes none of a sample; '' where it does."""
     try:
-        if teacher.prompt_from_outside:
-            _made_by(_outside(teacher), teacher, sample)
+        _made_by(_outside(teacher), teacher, sample)
     except RecipeError as error:
         return str(error)
     return ""

@@ -283,14 +283,17 @@ def _with_prompts(
     Raises RecipeError at the end where these are more than max_bad_share of all.
     """
     total, failures = 0, list[str]()
+    from_outside = {teacher.name for teacher in recipe.teachers if teacher.prompt_from_outside}
     for sample in samples:
         total += 1
         teachers = route(recipe.teachers, sample)
-        if fault := next((fault for teacher in teachers if (fault := prompt_fault(teacher, sample))), ""):
+        faults = [prompt_fault(teacher, sample) for teacher in teachers if teacher.name in from_outside]
+        if fault := next(filter(None, faults), ""):
             failures.append(fault)
             quarantine.write(seal({"sample_id": sample.id, "reason": PROMPT_FAILED, "detail": fault}))
             continue
-        routed.update(teacher.name for teacher in teachers)
+        for teacher in teachers:
+            routed[teacher.name] += 1
         yield sample
     if len(failures) > recipe.data[ASKED].max_bad_share * total:
         raise RecipeError(

@@ -10,8 +10,8 @@ from distill.data.images import image_files
 
 @cache
 def image_suffixes() -> frozenset[str]:
-    """Suffixes of the image formats that are read."""
-    return frozenset(suffix for suffix, name in Image.registered_extensions().items() if name in image_files.FORMATS)
+    """Suffixes of the image formats that are read. Their plugins are loaded, so Pillow need not load all others."""
+    return frozenset(suffix for suffix, name in Image.EXTENSION.items() if name in image_files.FORMATS)
 
 
 def has_image_suffix(name: str) -> bool:

@@ -24,6 +24,7 @@ class HeardPieces:
         self._listener = listener
         self._rest = b""
         self._thinking = False
+        self._stopped = False
         self.model = ""
         """The name of the model; "" until a piece has it."""
         listener.begin()
@@ -34,6 +35,8 @@ class HeardPieces:
         if len(self._rest) > _LINE_BYTES:
             self._rest = b""
         for line in lines:
+            if self._stopped:
+                return
             try:
                 event = orjson.loads(line.removeprefix(b"data:"))
                 self.model = str(event.get("model") or self.model)
@@ -44,6 +47,10 @@ class HeardPieces:
                 self._tell(content, thinking=False)
             except (ValueError, LookupError, TypeError, AttributeError):
                 continue
+
+    def stop(self) -> None:
+        """Read no further: the listener has heard what it waits for."""
+        self._stopped = True
 
     def _tell(self, text: str, *, thinking: bool) -> None:
         if not text:
@@ -79,5 +86,6 @@ class FirstText:
 
     def write(self, _text: str) -> None:
         if self._pieces is not None:
-            model, self._pieces = self._pieces.model, None
-            self._tell(model)
+            pieces, self._pieces = self._pieces, None
+            pieces.stop()
+            self._tell(pieces.model)

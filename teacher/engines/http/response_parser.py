@@ -149,11 +149,21 @@ class ResponseParser:
     def _feed_chunks(self, data: bytes) -> HttpResponse | None:
         if self._rest:
             data, self._rest = self._rest + data, b""
+        texts: list[bytes] = []
+        try:
+            ended = self._cut_chunks(data, texts)
+        finally:
+            if texts:
+                self._keep(b"".join(texts))
+        return self._response() if ended else None
+
+    def _cut_chunks(self, data: bytes, texts: list[bytes]) -> bool:
+        """Add what the chunks in `data` hold to `texts`; true if these bytes end the body."""
         at, end = 0, len(data)
         while at < end:
             if self._in_chunk:
                 text = data[at : at + self._in_chunk]
-                self._keep(text)
+                texts.append(text)
                 at += len(text)
                 self._in_chunk -= len(text)
                 self._after_chunk = not self._in_chunk
@@ -165,19 +175,23 @@ class ResponseParser:
                 if end - at > _MAX_LINE_BYTES:
                     raise BrokenResponseError("no size of a chunk")
                 self._rest = data[at:]
-                return None
+                return False
             line, at = data[at:line_end], line_end + 2
             if self._after_chunk:
                 if line:
                     raise BrokenResponseError("a chunk is longer than it says")
                 self._after_chunk = False
             elif not self._in_trailer:
-                self._in_chunk = _chunk_size(line)
-                self._in_trailer = not self._in_chunk
+                size = _chunk_size(line)
+                if size and data.startswith(b"\r\n", at + size):  # all of it is here, as of most chunks
+                    texts.append(data[at : at + size])
+                    at += size + 2
+                else:
+                    self._in_chunk, self._in_trailer = size, not size
             elif not line:
                 self._reusable = self._reusable and at == end
-                return self._response()
-        return None
+                return True
+        return False
 
     def _response(self) -> HttpResponse:
         body = bytes(self._body)

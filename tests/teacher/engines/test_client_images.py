@@ -3,7 +3,7 @@
 import asyncio
 import base64
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -167,7 +167,7 @@ def test_a_picture_is_looked_at_again_a_while_after_it_was_read_and_not_before(
     cache = image_parts.ImageParts(
         teacher(url, images="base64"), Folders(patience_s=0.5), max_pixels=10**8, urls=(url,)
     )
-    monkeypatch.setattr(cache, "_changed", lambda ref: bool(looks.append(ref)))
+    monkeypatch.setattr(cache, "_changed", lambda refs: looks.extend(refs) or [])
     monkeypatch.setattr(image_parts, "_LOOK_AGAIN_S", 0.5)
     path = tmp_path / "1.png"
     tiny_models.picture(path, 1, size=8)
@@ -198,6 +198,32 @@ def ahead_of(tmp_path: Path, count: int, url: str) -> tuple[image_parts.ImagePar
         upcoming=lambda samples: refs[:samples],
     )
     return cache, refs
+
+
+def test_one_call_looks_at_the_images_of_all_next_requests(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, refs = ahead_of(tmp_path, 20, url)
+    changed, looks = cache._changed, list[int]()
+
+    def counted(refs: Sequence[ImageRef]) -> list[ImageRef]:
+        looks.append(len(refs))
+        return changed(refs)
+
+    async def run() -> set[str]:
+        for ref in refs:
+            await cache.part(ref)
+        await read_to_the_end(cache)
+        before = {ref.sha256: await cache.part(ref) for ref in refs}
+        monkeypatch.setattr(cache, "_changed", counted)
+        monkeypatch.setattr(cache, "_look_again", dict.fromkeys(cache._ready, 0.0))
+        tiny_models.picture(Path(refs[7].path), 99, size=8)
+        Path(refs[11].path).unlink()
+        parts = await asyncio.gather(*map(cache.part, refs), return_exceptions=True)
+        return {ref.path for ref, part in zip(refs, parts, strict=True) if part != before[ref.sha256]}
+
+    assert asyncio.run(run()) == {refs[7].path, refs[11].path}  # they are read again, and refused
+    assert looks == [20]
 
 
 async def read_to_the_end(cache: image_parts.ImageParts) -> None:
