@@ -17,7 +17,8 @@ from distill.errors import RecipeError
 from distill.extensions import EXPORT_FORMATS, call_fault, field_fault, load
 
 IMAGE = "<image>"
-_LLAVA_ROLES = {"user": "human", "assistant": "gpt", "system": "system"}
+ROLES = {"user": "human", "assistant": "gpt", "system": "system"}
+"""The roles of messages, with their names in LLaVA."""
 DATASET_INFO: Mapping[str, Any] = {
     "formatting": "sharegpt",
     "columns": {"messages": "messages", "images": "images"},
@@ -108,7 +109,7 @@ def llava(example: DatasetRow, paths: Sequence[str]) -> dict[str, Any]:
     """`image` is one path, as in LLaVA, or a list of paths for several images, as in LLaVA-NeXT."""
     image = {} if not paths else {"image": paths[0] if len(paths) == 1 else list(paths)}
     turns = mark_images(example, FORMATS["llava"].tags, f"{IMAGE}\n" * len(paths))
-    talk = [{"from": _LLAVA_ROLES[role], "value": text} for role, text in turns]
+    talk = [{"from": ROLES[role], "value": text} for role, text in turns]
     return {"id": example.id, **image, "conversations": talk}
 
 

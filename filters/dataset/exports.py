@@ -12,6 +12,7 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,9 +25,12 @@ from distill.artifacts.files import new_folder, storage_errors
 from distill.artifacts.integrity import require_finished
 from distill.artifacts.layout import ARM_DATASETS, DATASET, PAIRS_TABLE, by_number
 from distill.artifacts.manifest import Manifest
-from distill.errors import DataError, RecipeError, StaleError
+from distill.data.images.image_cells import cell_bytes
+from distill.data.images.image_files import portable
+from distill.errors import DataError, ImageError, RecipeError, StaleError
 from distill.extensions import EXPORT_FORMATS, FAILURES, call, describe, problem
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import MAX_PIXELS
 from distill.recipe.sections.filter import PAIRS
 from filters.dataset.export_formats import (
     DATASET_INFO,
@@ -34,6 +38,7 @@ from filters.dataset.export_formats import (
     FORMATS,
     PAIR_FORMATS,
     PAIRS_INFO,
+    ROLES,
     DatasetRow,
     ExportFormat,
     ExportImage,
@@ -47,6 +52,7 @@ FOLDER = "exports"
 IMAGES = "images"
 _BATCH = 256
 _SUFFIXES = {".jpeg": ".jpg"}
+_REQUIRED = ("images", "messages", "trace_id")
 
 
 def write_stage_exports(recipe: Recipe, folder: Path) -> dict[str, int | None]:
@@ -134,10 +140,24 @@ def read(dataset: Path) -> Iterator[DatasetRow]:
         try:
             # Read ahead, the whole file would end up in memory: 413 MiB instead of 202 at 40,000 examples.
             with pq.ParquetFile(file, pre_buffer=False) as table:
-                for batch in table.iter_batches(batch_size=_BATCH):
-                    yield from map(_example, batch.to_pylist())
-        except (OSError, KeyError, pa.ArrowException) as error:
+                if missing := [name for name in _REQUIRED if name not in table.schema_arrow.names]:
+                    raise DataError(f"{file}: no dataset, for it has no column {', '.join(missing)}; add it")
+                for number, row in enumerate(chain.from_iterable(map(_rows, table.iter_batches(_BATCH))), start=1):
+                    try:
+                        example = _example(row)
+                    except (TypeError, AttributeError, KeyError, ValueError, ImageError) as error:
+                        raise DataError(
+                            f"{file}: row {number} is no example: {describe(error)}; messages need role and content, "
+                            "images need bytes: correct it, or run the filter stage again"
+                        ) from None
+                    yield example
+        except (OSError, pa.ArrowException) as error:
             raise DataError(f"{file}: cannot be read as a dataset: {error}; run the filter stage again") from None
+
+
+def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = batch.to_pylist()
+    return rows
 
 
 def read_pairs(folder: Path) -> Iterator[DatasetRow]:
@@ -154,11 +174,20 @@ def read_pairs(folder: Path) -> Iterator[DatasetRow]:
 
 
 def _example(row: dict[str, Any]) -> DatasetRow:
+    """An example of a row, which may come from another program: without `weight`, or with images without names."""
+    messages = row.pop("messages")
+    for message in messages:
+        if message["role"] not in ROLES or not isinstance(message["content"], str):
+            raise ValueError(f"a message of the role {message['role']!r} with the content {message['content']!r:.40}")
     pictures = []
     for cell in row.pop("images"):
-        suffix = Path(cell["path"]).suffix
-        pictures.append(ExportImage(data=cell["bytes"], suffix=_SUFFIXES.get(suffix, suffix)))
-    return DatasetRow(messages=row.pop("messages"), pictures=tuple(pictures), values=row)
+        data, name = cell_bytes(cell), cell.get("path") if isinstance(cell, dict) else None
+        suffix = Path(name or "").suffix
+        if not suffix:
+            data, mime = portable(data, max_pixels=MAX_PIXELS)
+            suffix = f".{mime.removeprefix('image/')}"
+        pictures.append(ExportImage(data=data, suffix=_SUFFIXES.get(suffix, suffix)))
+    return DatasetRow(messages=messages, pictures=tuple(pictures), values=row)
 
 
 def _write(
@@ -188,7 +217,7 @@ def _write(
             shards.add(example)
         for format_name, export_format in formats.items():
             changed[format_name] += is_altered(example, export_format.tags)
-        weighted += example.values["weight"] != 1.0
+        weighted += example.values.get("weight") not in (1.0, None)
         count += 1
     counts: dict[str, int | None] = {}
     for format_name, records in lines.items():

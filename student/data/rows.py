@@ -173,8 +173,8 @@ def _traces(
             except (TypeError, ValueError, AttributeError, IndexError):
                 dropped[MALFORMED] += 1
                 continue
-            except KeyError as error:  # a column, or a field of one, is missing in the whole file
-                raise _unreadable(file, error) from None
+            except KeyError as error:  # it is missing in the whole file
+                raise _unreadable(file, f"it has no column or field {error}") from None
             if row.response.strip():
                 yield row
             else:
@@ -195,7 +195,7 @@ def _values(file: Path) -> Iterator[dict[str, Any]]:
         raise _unreadable(file, error) from None
 
 
-def _unreadable(file: Path, error: Exception) -> DataError:
+def _unreadable(file: Path, error: Exception | str) -> DataError:
     return DataError(f"{file}: cannot be read as filtered traces: {error}; run the filter stage again")
 
 
@@ -243,13 +243,14 @@ def _trace(values: dict[str, Any], file: Path, position: int, source: str, stage
     )
 
 
-def _digest(cell: dict[str, Any]) -> str:
+def _digest(cell: Any) -> str:
     """The sha256 of an image of a trace. Raises ImageError for another image than the teacher was asked about: the
     filter names each by its digest."""
     digest = image_files.sha256(image_cells.cell_bytes(cell))
-    name = Path(str(cell["path"])).stem
+    path = (cell.get("path") if isinstance(cell, dict) else None) or ""
+    name = Path(path).stem
     if _NAMED_BY_CONTENT.fullmatch(name) and not digest.startswith(name):
-        raise ImageError("changed_image", f"{cell['path']}: this image differs from the image of the trace")
+        raise ImageError("changed_image", f"{path}: this image differs from the image of the trace")
     return digest
 
 

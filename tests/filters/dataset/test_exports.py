@@ -8,6 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
@@ -431,3 +433,45 @@ def test_the_guide_says_which_files_hold_no_weights(tmp_path):
         guide = (folder / "README.md").read_text()
         assert ("than 1 (`filter.select.weight`): 1." in guide) == said
         assert ("`llava.json`, `llama-factory.jsonl`, `ms-swift.jsonl` hold no weights" in guide) == said
+
+
+ELSEWHERE = {
+    "images": [{"bytes": b"", "path": None}],
+    "messages": [{"role": "user", "content": "What is it?"}, {"role": "assistant", "content": "A square."}],
+    "trace_id": "t1",
+}
+
+
+def dataset_of(folder: Path, *rows: dict) -> Path:
+    """A dataset as another program writes it."""
+    (folder / "train").mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(list(rows)), folder / "train/part-00000.parquet")
+    return folder
+
+
+def test_a_dataset_of_another_program_without_weights_and_names_of_images_is_written(run, tmp_path):
+    data = next(one for one in originals(run).values() if len(one.pictures) == 1).pictures[0].data
+    rows = ELSEWHERE | {"images": [{"bytes": data, "path": None}]}, ELSEWHERE | {"images": [], "trace_id": "t2"}
+    exports.write(dataset_of(tmp_path / "data", *rows), tmp_path / "out", formats(ALL), name="mine")
+    written = orjson.loads((tmp_path / "out/llava.json").read_bytes())
+    assert [one["id"] for one in written] == ["t1", "t2"]
+    assert Path(written[0]["image"]).suffix in (".png", ".jpg") and "image" not in written[1]
+    assert Image.open(tmp_path / "out" / written[0]["image"]).size
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({name: value for name, value in ELSEWHERE.items() if name != "images"}, "no column images; add it"),
+        ({name: value for name, value in ELSEWHERE.items() if name != "trace_id"}, "no column trace_id; add it"),
+        (ELSEWHERE, "row 1 is no example: ImageError: "),
+        (ELSEWHERE | {"images": [{"bytes": None, "path": "a.png"}]}, "row 1 is no example: ImageError: "),
+        (ELSEWHERE | {"messages": None}, "row 1 is no example: TypeError: "),
+        (ELSEWHERE | {"images": [], "messages": [{"role": "tool", "content": "4"}]}, "a message of the role 'tool'"),
+    ],
+)
+def test_a_row_of_another_program_that_is_no_example_is_named(tmp_path, row, said):
+    folder = dataset_of(tmp_path / "data", row)
+    with pytest.raises(DataError, match=re.escape(said)):
+        exports.write(folder, tmp_path / "out", formats(ALL), name="mine")
+    assert not (tmp_path / "out").exists()
