@@ -92,7 +92,7 @@ def read_picture(task: PictureTask) -> dict[str, Any]:
         return record | {"reason": error.reason}
     except OutOfTime:
         return record | {"reason": TIMED_OUT}
-    except StorageError:  # a store that stays away, or a full disk, is no picture's fault
+    except (StorageError, MemoryError):  # a store that stays away, or full memory, is no picture's fault
         raise
     # The reader may fail on a strange picture: that costs this picture alone.
     except Exception as error:

@@ -80,6 +80,8 @@ _DECODER_ERRORS = (
     zlib.error,
     Image.DecompressionBombError,
 )
+_ROOM = 1 << 30
+"""More memory than an image of the usual limit of pixels needs while it is decoded."""
 _LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _ORIENTATION = 0x0112
 _PNG_METADATA = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
@@ -109,6 +111,7 @@ def _decoded(image: Image.Image) -> Image.Image:
     try:
         return _rgb(_upright(image))
     except _DECODER_ERRORS as error:
+        _require_memory(error)
         raise ImageError("unreadable_image", f"mode {image.mode} cannot become RGB: {error}") from None
 
 
@@ -276,6 +279,7 @@ def _open(data: bytes, max_pixels: int) -> Image.Image:
         formats = ", ".join(str(name) for name in FORMATS)
         raise ImageError("unreadable_image", f"none of {formats}; it begins with {data[:16]!r}") from None
     except _DECODER_ERRORS as error:
+        _require_memory(error)
         raise ImageError("unreadable_image", f"not an image of a known format: {error}") from None
     if width < 1 or height < 1:
         raise ImageError("empty_image", f"{width} x {height} pixels")
@@ -293,7 +297,17 @@ def require_shape(width: int, height: int) -> None:
         )
 
 
+def _require_memory(error: BaseException) -> None:
+    """Raise MemoryError for an error of a decoder in a process without memory: it says nothing about the image.
+
+    Where memory is there, a damaged header asks for too much.
+    """
+    if isinstance(error, MemoryError) or "out of memory" in str(error):
+        bytearray(_ROOM)
+
+
 def _damaged(error: BaseException) -> ImageError:
+    _require_memory(error)
     text = str(error)
     if isinstance(error, Image.DecompressionBombError):
         return ImageError("too_many_pixels", text)
@@ -305,7 +319,8 @@ def _upright(image: Image.Image) -> Image.Image:
     """The image turned as its EXIF orientation says; unreadable EXIF says nothing."""
     try:
         return ImageOps.exif_transpose(image) if _orientation(image) != 1 else image
-    except _DECODER_ERRORS:
+    except _DECODER_ERRORS as error:
+        _require_memory(error)
         return image
 
 
@@ -313,7 +328,8 @@ def _orientation(image: Image.Image) -> int | None:
     """The EXIF orientation, 1 (upright) when absent, None when the EXIF block cannot be read."""
     try:
         value = image.getexif().get(_ORIENTATION, 1)
-    except _DECODER_ERRORS:
+    except _DECODER_ERRORS as error:
+        _require_memory(error)
         return None
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
 

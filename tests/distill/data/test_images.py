@@ -5,6 +5,8 @@ import os
 import random
 import resource
 import struct
+import subprocess
+import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable
@@ -392,3 +394,33 @@ def test_a_limit_of_open_files_is_no_fault_of_an_image(tmp_path: Path) -> None:
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert image_files.read_file(path)
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from distill.data.images import image_files
+path = Path(sys.argv[1])
+image_files.decode(path.read_bytes(), max_pixels=10**8).close()
+pages = int(Path("/proc/self/statm").read_text().split()[0])
+before = resource.getrlimit(resource.RLIMIT_AS)
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + int(sys.argv[2]), before[1]))
+for ask in (image_files.decode, image_files.check, image_files.portable):
+    try:
+        ask(path.read_bytes(), max_pixels=10**8)
+    except Exception as error:
+        print(type(error).__name__)
+resource.setrlimit(resource.RLIMIT_AS, before)
+print(image_files.decode(path.read_bytes(), max_pixels=10**8).size)
+"""
+
+
+@pytest.mark.parametrize("room", [1_000_000, 150_000_000])
+def test_full_memory_is_no_fault_of_an_image(tmp_path: Path, room: int) -> None:
+    """With much room the pixels can be read, and not turned: an image that stays unturned is a wrong one."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (6000, 4000)).save(tmp_path / "large.png", compress_level=1, exif=exif)
+    command = [sys.executable, "-c", FULL, str(tmp_path / "large.png"), str(room)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == ["MemoryError"] * 3 + ["(4000, 6000)"]
