@@ -47,7 +47,7 @@ def interrupted_text(arguments: Sequence[str]) -> str:
     """The message of an interrupted command that keeps its finished work; with --fresh the command would start
     again."""
     again = ", without --fresh," if "--fresh" in arguments else ""
-    return f"distill: interrupted; run the same command again{again} to resume"
+    return f"distill: {interrupts.reason()}; run the same command again{again} to resume"
 
 
 class Commands(TyperGroup):
@@ -78,7 +78,7 @@ class Commands(TyperGroup):
             interrupts.note()  # the interpreter waits for its threads when it ends
             if processes.speaks():
                 resumes = ctx.invoked_subcommand in RESUMED
-                say(interrupted_text(sys.argv) if resumes else "distill: interrupted")
+                say(interrupted_text(sys.argv) if resumes else f"distill: {interrupts.reason()}")
             code = interrupts.exit_code()
             interrupts.heard(signal.SIGINT)  # a later command of this process begins again
             ctx.exit(code)
@@ -205,6 +205,9 @@ _COMMANDS: Sequence[tuple[str, Callable[..., None]]] = (
 for name, command in _COMMANDS:
     app.command(name)(command)
 app.add_typer(recipes.app, name="recipes")
+for known in (*app.registered_commands, *recipes.app.registered_commands):
+    assert known.callback is not None
+    known.help = bytecode.docstring(known.callback)
 
 
 def _prepare_process() -> None:
@@ -212,6 +215,8 @@ def _prepare_process() -> None:
     open_closed_streams()
     # A scheduler's SIGTERM, and the end of a terminal, end a run as cleanly as Ctrl-C does.
     signal.signal(signal.SIGTERM, interrupt)
+    if hasattr(signal, "SIGXCPU"):
+        signal.signal(signal.SIGXCPU, interrupt)  # ulimit -S -t
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it
         signal.signal(signal.SIGHUP, interrupt)
     if hasattr(signal, "pthread_sigmask") and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

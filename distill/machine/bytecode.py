@@ -1,10 +1,15 @@
-"""Compiled modules that a full disk or a limit of file sizes cut short: some versions of Python keep them.
+"""Compiled modules: those that a full disk or a limit of file sizes cut short, and docstrings that they lack.
 
-Python writes each module that it imports once more, compiled, and does not look whether all of it was written. Every
-later import of the module fails then, also when there is room again.
+Python writes each module that it imports once more, compiled, and does not look whether all of it was written. Some
+versions keep it, and every later import of the module fails then, also when there is room again.
 """
 
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 REMOVED = (
     "{path}: a full disk, or a limit of file sizes (ulimit -f), cut this compiled module short; it is removed, and "
@@ -22,3 +27,12 @@ def remove_cut_module(error: BaseException) -> Path | None:
             return path
         trace = trace.tb_next
     return None
+
+
+def docstring(thing: type | Callable[..., Any]) -> str:
+    """The docstring of a function or class; from its source where `python -OO` has compiled it away."""
+    if thing.__doc__ is not None:
+        return inspect.cleandoc(thing.__doc__)
+    definition = ast.parse(textwrap.dedent(inspect.getsource(thing))).body[0]
+    assert isinstance(definition, ast.FunctionDef | ast.ClassDef)
+    return ast.get_docstring(definition) or ""

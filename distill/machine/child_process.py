@@ -90,6 +90,11 @@ def _end_with_parent() -> None:
 def interrupt(number: int, frame: FrameType | None) -> None:
     """A handler of signals: do what Ctrl-C does now. An event loop ends its requests in order first."""
     interrupts.heard(number)
+    if number == getattr(signal, "SIGXCPU", None):
+        import resource
+
+        most = resource.getrlimit(resource.RLIMIT_CPU)[1]
+        resource.setrlimit(resource.RLIMIT_CPU, (most, most))  # it would come again each second
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler):
         raise KeyboardInterrupt

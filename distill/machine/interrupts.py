@@ -71,6 +71,12 @@ def exit_code() -> int:
     return 128 + _signal
 
 
+def reason() -> str:
+    """What ended this process, for its message."""
+    is_limit = _signal == getattr(signal, "SIGXCPU", None)
+    return "the limit of processor time (ulimit -t) is reached" if is_limit else "interrupted"
+
+
 def note() -> None:
     """Wake every thread that pauses, and let none wait long for the next minute."""
     global _noted_until_s

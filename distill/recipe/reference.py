@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
+from distill.machine.bytecode import docstring
 from distill.recipe.base import EFFECTS, NameOrCode, Section
 from distill.recipe.effects import RecipeKey, inner_sections
 from distill.recipe.recipe import Recipe
@@ -39,7 +40,7 @@ def reference() -> str:
 def _sections(model: type[Section], path: str) -> Iterator[str]:
     title = f"## `{path}`" if path else "## Top level"
     rows = [_row(name, field) for name, field in model.model_fields.items()]
-    yield f"{title}\n\n{_text(model.__doc__)}\n"
+    yield f"{title}\n\n{_text(docstring(model))}\n"
     yield "\n".join([*_TABLE, *rows]) + "\n"
     for name, field in model.model_fields.items():
         for section, stars in dict.fromkeys(inner_sections(field.annotation)):

@@ -47,6 +47,17 @@ def test_an_interrupted_command_ends_without_taking_modules_apart_and_with_its_o
     assert ended == (code, "thread\nexit function\n", "distill: interrupted\n")
 
 
+def test_a_soft_limit_of_processor_time_ends_a_command_in_order_and_once() -> None:
+    """Its signal comes again each second until the limit is raised."""
+    ended = checked(
+        "    import resource\n"
+        "    resource.setrlimit(resource.RLIMIT_CPU, (1000, 2000))\n"
+        "    try:\n        os.kill(os.getpid(), signal.SIGXCPU); time.sleep(9)\n"
+        "    finally:\n        os.write(1, repr(resource.getrlimit(resource.RLIMIT_CPU)).encode())\n"
+    )
+    assert ended == (152, "(2000, 2000)", "distill: the limit of processor time (ulimit -t) is reached\n")
+
+
 def test_a_signal_that_comes_inside_of_a_destructor_is_not_lost() -> None:
     """As inside of the callbacks that follow each import."""
     ended = checked(
