@@ -39,11 +39,11 @@ from student.evaluation import (
 )
 from student.evaluation import metrics as eval_metrics
 from student.evaluation.collect_replies import REPLIES, Engines
-from student.evaluation.fields import fields_of_arms
 from student.evaluation.questions import Key, QuestionSet, Reply
-from student.evaluation.served_students import Connect, Serve
-from student.evaluation.students import EvaluatedStudent
+from student.evaluation.served_students import Connect
+from student.evaluation.students import EvaluatedStudent, fields_of_arms
 from student.evaluation.user_metrics import own_values, user_metrics
+from student.export.check_report import Serve
 from student.inference.reply_metrics import Prediction
 from student.inference.scoring import score_reply, with_unfinished_rationales
 

@@ -27,7 +27,7 @@ from student.data import rows
 from student.distributed import processes
 from student.training import stage as stages
 from student.training.checkpoints import saved_model
-from student.training.session import Session
+from student.training.stage import Session
 
 Beside = Callable[[Collection[str]], Mapping[str, Callable[..., Any]]]
 """Other work, by name, that can be done once these stages are finished, beside the others: functions for other
@@ -175,11 +175,13 @@ class _Training:
             start = self._start(stage)
             if start is not None and start not in waiting_for:
                 saved_model.require_saved(self.run, start, digests=True)
+        seconds, begun = sum(each.seconds for each in manifests.values()), time.perf_counter()
         if unfinished:  # until all are, there is no manifest of all stages
+            from student.training.loop.metrics_log import seconds_before
+
             with storage_errors(self.run / "train"):
                 (self.run / "train" / MANIFEST).unlink(missing_ok=True)
-        seconds, begun = sum(each.seconds for each in manifests.values()), time.perf_counter()
-        seconds += sum(_seconds_before(self.run / "train" / stage.name / CHECKPOINTS) for stage in unfinished)
+            seconds += sum(seconds_before(self.run / "train" / stage.name / CHECKPOINTS) for stage in unfinished)
         if jobs == 1 or len(unfinished) < 2:
             manifests |= self._one_by_one(unfinished)
             ended = time.perf_counter()
@@ -243,13 +245,6 @@ class _Training:
             if failed is not None:
                 raise failed
         return manifests, ended
-
-
-def _seconds_before(checkpoints: Path) -> float:
-    """Seconds of the commands that left a stage unfinished."""
-    from student.training.loop import metrics_log
-
-    return metrics_log.seconds_before(checkpoints)
 
 
 def train_alone(

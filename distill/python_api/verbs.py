@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from distill.planning.leakage import Leakage
     from distill.recipe.sections.eval import AnyStudent
     from distill.recipe.sections.stages import Stage
-    from student.evaluation.served_students import Serve
+    from student.export.check_report import Serve
     from teacher.engines.http.remote_student import RemoteStudent
 
 

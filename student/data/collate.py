@@ -175,7 +175,7 @@ def collate(
     """The collator for the rows of a stage, as the stage packs them."""
     model = plain_model(student)
     name, form = attention.of(model), InputForm.of(model, encoder)
-    packs = attention.can_pack(model.config, form.type_name, name)
+    packs = not attention.why_not_packed(model.config, form.type_name, name)
     bounds = packs and attention.takes_bounds(name)
     return Collator(
         examples,

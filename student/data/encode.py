@@ -169,10 +169,8 @@ class Encoder:
         self, name: str, texts: list[str], images: Sequence[ImageRef], ids: Sequence[int], max_pixels: int
     ) -> None:
         self._verified[len(images)] += 1
-        begin = self.tokenizer.bos_token
         loaded = [pictures.load(ref, max_pixels=max_pixels) for ref in images]
-        doubled = begin is not None and texts[0].startswith(begin)
-        encoded = self._processor(text=texts, images=[loaded], add_special_tokens=not doubled, return_tensors="pt")
+        encoded = self._tokenize(texts, self._processor, images=[loaded], return_tensors="pt")
         expected = encoded["input_ids"][0].tolist()
         known = len(ids) - (ids[-1] not in expected[len(ids) - 1 :])
         if list(ids[:known]) != expected[:known]:
@@ -206,10 +204,11 @@ class Encoder:
             ) from error
         return texts, spans
 
-    def _tokenize(self, texts: list[str], **options: Any) -> Any:
+    def _tokenize(self, texts: list[str], by: Any = None, **options: Any) -> Any:
+        """What the tokenizer, or the processor, makes of rendered texts, which may begin with its first token."""
         begin = self.tokenizer.bos_token
         doubled = begin is not None and bool(texts) and texts[0].startswith(begin)
-        return self.tokenizer(texts, add_special_tokens=not doubled, **options)
+        return (by or self.tokenizer)(text=texts, add_special_tokens=not doubled, **options)
 
 
 def _turns(question: str, images: int, response: str | None = None) -> list[dict[str, Any]]:

@@ -2,14 +2,15 @@
 
 One process encodes and writes; memory stays flat, since the operating system pages rows in as steps need them. The
 file lives as long as its stage trains and is written again by the next command. Does not encode
-(student/data/encode.py) or choose rows (student/data/batch_plan.py).
+(student/data/encode.py) or choose the rows of a step (student/data/batch_plan.py).
 """
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, overload
 
@@ -40,6 +41,8 @@ _BATCH_ROWS = 512
 _NO_WEIGHTS = np.zeros(0, np.float32)
 _DECODED_ROWS = 4096
 """Rows that are kept as they were read: a step looks at each of its own several times."""
+NO_PARTNER = "no_partner"
+"""A row whose partner in a pair cannot be trained on, because it is too long for example."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +93,16 @@ def columns_of(rows: Sequence[Example]) -> RowColumns:
         sources=[example.row.source for example in rows],
         teachers=[example.row.teacher for example in rows],
     )
+
+
+def whole_pairs(examples: Iterable[Example], dropped: Counter[str]) -> Iterator[Example]:
+    """Pairs of traces of one question, the right row first; a row without a partner is left out and counted."""
+    for _, group in groupby(examples, key=lambda example: example.row.sample_id):
+        rows = sorted(group, key=lambda example: example.row.rejected)
+        if [example.row.rejected for example in rows] == [False, True]:
+            yield from rows
+        else:
+            dropped[NO_PARTNER] += len(rows)
 
 
 def write_rows(path: Path, examples: Iterable[Example]) -> "MappedRows":

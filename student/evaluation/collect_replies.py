@@ -18,9 +18,10 @@ from distill.types import Progress, ProgressCallback, Sample
 from student.evaluation import students
 from student.evaluation.embedded_students import ask_embedded
 from student.evaluation.questions import Key, OnReplies, QuestionSet, Reply, Work
-from student.evaluation.served_students import Connect, RemoteServer, Serve, ask_exported, ask_remote
+from student.evaluation.served_students import Connect, RemoteServer, ask_exported, ask_remote
 from student.evaluation.students import EvaluatedStudent
-from student.training.session import Session
+from student.export.check_report import Serve
+from student.training.stage import Session
 
 REPLIES = "replies.jsonl"
 

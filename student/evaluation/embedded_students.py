@@ -13,7 +13,7 @@ from distill.recipe.recipe import Recipe
 from student.evaluation import students
 from student.evaluation.questions import OnReplies, QuestionSet, Work
 from student.evaluation.students import EvaluatedStudent
-from student.training.session import Session
+from student.training.stage import Session
 
 if TYPE_CHECKING:
     from student.inference import generation

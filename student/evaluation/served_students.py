@@ -21,19 +21,12 @@ from student.evaluation import students
 from student.evaluation.embedded_students import batches_to_ask, make_prompter
 from student.evaluation.questions import OnReplies, QuestionSet, Reply, Work
 from student.evaluation.students import EvaluatedStudent
-from student.training.session import Session
+from student.export.check_report import Serve
+from student.training.stage import Session
 
 _EXPORT = ".export"
 _CHUNK = 128
 """So many questions are sent to a server at once; then their replies are flushed to disk."""
-
-
-class ServedExport(Protocol):
-    """A server of a checkpoint while it lives, as student/export/verify.py has it."""
-
-    @property
-    def ask(self) -> Callable[[Sequence[Sample]], Sequence[tuple[Sequence[int], Sequence[int]]]]:
-        """Token ids of prompts and greedy replies, in the order of the questions."""
 
 
 class RemoteServer(Protocol):
@@ -44,8 +37,6 @@ class RemoteServer(Protocol):
         """Reports every greedy answer: text, tokens and reasoning_tokens (None: not counted), truncated, seconds."""
 
 
-Serve = Callable[..., AbstractContextManager[ServedExport]]
-"""serve(checkpoint, arguments=..., max_new_tokens=..., max_pixels=...); the arguments are vLLM's options by name."""
 Connect = Callable[..., AbstractContextManager[RemoteServer]]
 """connect(name, student, max_new_tokens=..., max_pixels=...); raises ModelError for an unhealthy server."""
 

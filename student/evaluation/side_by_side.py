@@ -19,9 +19,8 @@ from distill.types import ProgressCallback, unwatched
 from student.evaluation import learned_rows, questions, students
 from student.evaluation.collect_replies import REPLIES, read_replies, recorder, reply_fault
 from student.evaluation.embedded_students import ask_embedded
-from student.evaluation.fields import fields_of_arms
-from student.evaluation.students import EvaluatedStudent
-from student.training.session import Session
+from student.evaluation.students import EvaluatedStudent, fields_of_arms
+from student.training.stage import Session
 
 _ASKED = "asked"
 

@@ -17,7 +17,8 @@ from distill import redact
 from distill.artifacts.files import directory_sha256
 from distill.artifacts.integrity import weights_digest
 from distill.artifacts.layout import ADAPTER, MODEL, model_folder
-from distill.artifacts.manifest import fingerprint, require
+from distill.artifacts.manifest import fingerprint, flatten, require
+from distill.data import reader
 from distill.data.source_images import require_same_images
 from distill.errors import ModelError, RecipeError
 from distill.local_paths import from_home, run_command
@@ -27,6 +28,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.eval import BASE, AnyStudent
 from distill.recipe.sections.stages import lineage
 from student.data import rows
+from student.evaluation.user_metrics import metric_codes
 from student.train import student_fields
 from student.training.checkpoints.saved_model import require_saved
 
@@ -125,6 +127,25 @@ def evaluated_student(recipe: Recipe, run: Path, arm: str, origin: str) -> Evalu
     if origin == BASE:
         return _base_student(recipe, arm)
     return _student_of_stage(recipe, run, arm, origin)
+
+
+def fields_of_arms(recipe: Recipe, arms: Mapping[str, EvaluatedStudent]) -> dict[str, Any]:
+    """The settings that replies and judging depend on; not `eval.without_image`, which only adds replies.
+
+    A student from elsewhere counts by its content, not by its path.
+    """
+    return {
+        **flatten(affecting(recipe.eval, "eval"), "eval"),
+        **{
+            f"eval.arms.{arm}": evaluated.origin for arm, evaluated in arms.items() if arm not in recipe.eval.students
+        },
+        **{f"students.{arm}": evaluated.key for arm, evaluated in arms.items()},
+        **{f"weights.{arm}": evaluated.weights for arm, evaluated in arms.items() if evaluated.weights},
+        **flatten(reader.source_fields(recipe, recipe.eval.data), f"data.{recipe.eval.data}"),
+        **flatten(affecting(recipe.filter, "eval"), "filter"),
+        **{f"metrics.{name}": code for name, code in metric_codes(recipe).items()},
+        "seed": recipe.seed,
+    }
 
 
 def _student_of_stage(recipe: Recipe, run: Path, arm: str, stage: str) -> EvaluatedStudent:

@@ -5,7 +5,7 @@ Does not compare weights (student/export/verify.py, student/export/gguf/verify.p
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -36,6 +36,10 @@ class VerifiedServer(Protocol):
     @property
     def ask(self) -> "Callable[[Sequence[Sample]], Sequence[Tokens]]":
         """Greedy replies, in the order of the questions."""
+
+
+Serve = Callable[..., AbstractContextManager[VerifiedServer]]
+"""serve(checkpoint, arguments=..., max_new_tokens=..., max_pixels=...); the arguments are vLLM's options by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,8 +30,7 @@ from student.data import rows
 from student.export.model_card import write_model_card
 from student.models import siq_vl
 from student.models.library_output import hide_library_output
-from student.training.checkpoints.checkpoint_files import give_usual_modes
-from student.training.checkpoints.saved_model import require_saved
+from student.training.checkpoints.saved_model import require_saved, write_student
 
 NATIVE, PLAIN = "native", "plain"
 
@@ -148,11 +147,7 @@ def save(model: PreTrainedModel, processor: ProcessorMixin, directory: Path) -> 
 
     A form that vLLM serves through its Transformers backend gets an image processor that counts right.
     """
-    for config in (model.config, model.config.get_text_config()):
-        config._name_or_path = ""  # a path on the machine that trained it
-    model.save_pretrained(directory)
-    processor.save_pretrained(directory)
-    give_usual_modes(directory)
+    write_student(model, processor, directory)
     if form_of(directory) == PLAIN and not getattr(processor.image_processor, "do_image_splitting", False):
         path = directory / "processor_config.json"
         values = orjson.loads(path.read_bytes())

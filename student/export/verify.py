@@ -4,8 +4,7 @@ First weights and logits: export against run, run against what the stage started
 greedy replies, token by token. Does not start a server: the caller passes a function that asks one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from distill.types import Progress, ProgressCallback, Sample, unwatched
 from student.data.encode import Encoder
 from student.data.images import ImageStore
 from student.export import convert
-from student.export.check_report import ExportCheck, VerifiedServer, add_checks, add_replies, questions, reported
+from student.export.check_report import ExportCheck, Serve, add_checks, add_replies, questions, reported
 from student.export.reply_comparison import ComparedStudent
 from student.inference.generation import Prompter
 from student.models import siq_vl, start_model
@@ -41,9 +40,6 @@ _PROBES = 8
 _KEPT_LOGITS = 8
 _OF_LIBRARY = ("transformers_version", "_from_model_config")
 """Keys of a generation config that say how it was written."""
-
-Serve = Callable[..., AbstractContextManager[VerifiedServer]]
-"""serve(checkpoint, arguments=..., max_new_tokens=..., max_pixels=...); the arguments are vLLM's options by name."""
 
 
 @hide_library_output()

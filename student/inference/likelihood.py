@@ -7,6 +7,7 @@ exists. Decides nothing and writes nothing (filters/run_signals/student_fit.py).
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from distill.errors import DataError
 from distill.machine.gpu_memory import FittingBatches
 from student.data.collate import Collator, InputForm, Layout, row_bounds, spatial_positions
 from student.data.encode import Encoder, Examples, RowLimits, encode
+from student.data.encoded_rows import Example
 from student.data.images import ImageStore
 from student.data.rows import TrainingRow
 from student.loss.training_loss import capped_head, require_plain_head
@@ -99,8 +101,8 @@ class LikelihoodScorer:
         self._batch_tokens, self._limits = batch_tokens, RowLimits(max_length, max_pixels)
         self._types = type_name(model)
         self._opening = self._encoder.opening()
-        packs = model.device.type == "cuda" and attention.can_pack(model.config, self._types, attention.of(model))
-        self._line_tokens = _LINE_TOKENS if packs else None
+        padded = attention.why_not_packed(model.config, self._types, attention.of(model))
+        self._line_tokens = _LINE_TOKENS if model.device.type == "cuda" and not padded else None
         ids = torch.tensor([self._encoder.prompts([("1 + 1?", 0)])[0]], device=model.device)
         require_plain_head(model, ids, self._types)
 
@@ -142,32 +144,17 @@ class LikelihoodScorer:
         return [result[item.row.id] for item in scored_rows]
 
     def _encoded(self, rows: Sequence[TrainingRow], store: ImageStore, result: dict[str, dict[str, Any]]) -> Examples:
-        """The rows that can be measured; the others get their reason."""
-        try:
-            examples = self._encode(rows, store)
-        except DataError:
-            # One row that the chat template makes nothing of must not cost its neighbours.
-            examples = Examples()
-        if len(examples) == len(rows):
-            return examples
-        kept = {example.row.id for example in examples.rows}
-        measurable = list(examples.rows)
-        for row in rows:
-            if row.id in kept:
-                continue
-            try:
-                single = self._encode([row], store)
-            except DataError:
-                result[row.id] = {"reason": _NO_RESPONSE}
-                continue
-            if not len(single):
-                result[row.id] = {"reason": next(iter(single.dropped))}
-                continue
-            measurable.extend(single.rows)
+        """The rows that can be measured; the others get their reason, if it is another than `_NO_RESPONSE`."""
+        measurable: list[Example] = []
+        with suppress(DataError):  # one row that the chat template makes nothing of must not cost its neighbours
+            measurable += encode(rows, self._encoder, store, self._limits).rows
+        kept = {example.row.id for example in measurable}
+        for row in (row for row in rows if row.id not in kept):
+            with suppress(DataError):
+                single = encode([row], self._encoder, store, self._limits)
+                measurable += single.rows
+                result[row.id] = {"reason": next(iter(single.dropped), _NO_RESPONSE)}
         return Examples(measurable)
-
-    def _encode(self, rows: Sequence[TrainingRow], store: ImageStore) -> Examples:
-        return encode(rows, self._encoder, store, self._limits)
 
     def _second(
         self,

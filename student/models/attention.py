@@ -15,7 +15,6 @@ from transformers.utils import is_flash_attn_2_available, is_flash_attn_3_availa
 
 from distill.errors import ModelError
 from student.models import recurrent
-from student.models.row_bounds import row_sizes
 
 PACKED = "packed_rows"
 """The name under which transformers knows this attention."""
@@ -46,7 +45,7 @@ def attend(
         return states, None
     if takes_varlen(query) and not dropout:
         return _varlen(query, key, value, cu_seq_lens_q, max_length_q, scaling, sliding_window), None
-    sizes = row_sizes(cu_seq_lens_q)
+    sizes = recurrent.row_sizes(cu_seq_lens_q)
     rows = zip(*(torch.split(part, sizes, 2) for part in (query, key, value)), strict=True)
     alone = [sdpa_attention_forward(module, q, k, v, _window(q, k, sliding_window), **options)[0] for q, k, v in rows]
     return torch.cat(alone, 1), None
@@ -159,8 +158,3 @@ def why_not_packed(config: PretrainedConfig, type_name: str | None, name: str) -
     if type_name is None or spatial or ignores_types:
         return ""
     return "the tokens of an image see later ones of the same image"
-
-
-def can_pack(config: PretrainedConfig, type_name: str | None, name: str) -> bool:
-    """Whether rows may share a line under the attention `name`."""
-    return not why_not_packed(config, type_name, name)

@@ -13,13 +13,14 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from student.models.row_bounds import row_sizes
-
 MIXERS = {"linear_attention": "linear_attn", "conv": "conv"}
 """Kinds of such layers, as `layer_types` of a configuration names them, and their module inside a decoder layer."""
 _KERNELS = {"linear_attention": ("fla", "causal_conv1d"), "conv": ("causal_conv1d",)}
 """Packages whose kernels take the bounds of rows (`cu_seqlens`) and the row of each token (`seq_idx`)."""
-_BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
+BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k")
+"""Inputs that hold where the rows of a packed line begin and end."""
+_SIZES = "_row_sizes"
+"""Attribute of bounds that holds the same as numbers of the host."""
 
 
 class _Line:
@@ -66,6 +67,23 @@ def _forward_by_rows(self: Any, hidden_states: torch.Tensor, *args: Any, **optio
         fused = options | {"seq_idx": row_of_token[None].to(torch.int32)}
         at_once: torch.Tensor = self._forward_of_row(hidden_states, *args, **fused)
         return at_once
-    alone = {name: value for name, value in options.items() if name not in _BOUNDS}
+    alone = {name: value for name, value in options.items() if name not in (*BOUNDS, "max_length_q", "max_length_k")}
     rows = torch.split(hidden_states, row_sizes(bounds), 1)
     return torch.cat([self._forward_of_row(row, *args, **alone) for row in rows], 1)
+
+
+def row_sizes(bounds: torch.Tensor) -> list[int]:
+    """Tokens of each row. Reading them waits for the device, so that is done once for all layers."""
+    known: list[int] | None = getattr(bounds, _SIZES, None)
+    if known is None:
+        known = bounds.diff().tolist()
+        setattr(bounds, _SIZES, known)
+    return known
+
+
+def with_row_sizes(bounds: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Bounds on a device, which are not read back from there."""
+    sizes = row_sizes(bounds)
+    moved = bounds.to(device, non_blocking=True)
+    setattr(moved, _SIZES, sizes)
+    return moved

@@ -4,7 +4,6 @@ SiQ-VL is Idefics3: a SigLIP-shaped tower, a pixel shuffle, one linear layer wit
 cover training (student/training/loop/trainer.py) or what vLLM serves (student/export/convert.py).
 """
 
-import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -31,6 +30,7 @@ from transformers import (
 from distill.data.images.lfs_pointers import explain_pointers
 from distill.errors import MissingExtra, ModelError, RecipeError
 from distill.machine import hub
+from student.models.library_output import errors_alone
 from student.models.processors import image_settings, load_processor
 
 IMAGE_TOKEN = "<image>"
@@ -316,13 +316,9 @@ def _processor(tokenizer: Any, vision: str, image_size: int, image_seq_len: int)
 @contextmanager
 def _readable(path_or_name: str) -> Iterator[None]:
     """Turn the many ways in which a checkpoint fails to load into one message."""
-    loggers = [logging.getLogger(name) for name in _NOISY]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
     unreached = ""
     try:
-        with hub.cache_if_unreached(path_or_name) as unreached:
+        with errors_alone(*_NOISY), hub.cache_if_unreached(path_or_name) as unreached:
             yield
     except ImportError as error:
         library = _library(error)
@@ -338,9 +334,6 @@ def _readable(path_or_name: str) -> Iterator[None]:
             f"{path_or_name}: this checkpoint cannot be loaded: {reason}\n"
             "check the path or hub name, and that config.json, *.safetensors and the processor files are there"
         ) from error
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
 
 
 def _library(error: ImportError) -> str:

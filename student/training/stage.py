@@ -6,9 +6,10 @@ The steps themselves are methods of StageRun (student/training/stage_run.py). Do
 
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from distill.artifacts.layout import CHECKPOINTS, DISTRIBUTIONS, REFERENCE, ROWS, SETTINGS, model_folder
 from distill.artifacts.manifest import Manifest
@@ -17,7 +18,18 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, start_of
 from distill.types import ProgressCallback
 from student.distributed import own_disks, processes
-from student.training.session import Session
+from student.models.start_model import StartModels
+
+if TYPE_CHECKING:
+    from student.data.images import ImageStore
+
+
+@dataclass(slots=True)
+class Session:
+    """What the stages of one command share: resized images, and the model that several start from."""
+
+    start_models: StartModels = field(default_factory=StartModels)
+    store: "ImageStore | None" = None
 
 
 def run(

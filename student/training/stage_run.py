@@ -42,10 +42,9 @@ from distill.types import Progress, ProgressCallback
 from student.data import image_tokens, rows, scored_rollouts, teacher_logprobs
 from student.data.collate import collate
 from student.data.encode import Encoder, Examples, RowLimits, encode
-from student.data.encoded_rows import MappedRows, write_rows
+from student.data.encoded_rows import MappedRows, whole_pairs, write_rows
 from student.data.image_tokens import ImageEncoder, TokenStore
 from student.data.images import ImageStore
-from student.data.pairs import whole_pairs
 from student.data.teacher_logprobs import TopLogprobs
 from student.data.visual_weights import VisualWeights
 from student.distributed import own_disks, processes
@@ -61,7 +60,7 @@ from student.training.checkpoints import saved_model
 from student.training.cost import memory
 from student.training.loop import metrics_log, shared_memory, trainer
 from student.training.loop.metrics_log import StepLog
-from student.training.session import Session
+from student.training.stage import Session
 from student.training.step_dataset import StepDataset
 from student.validation import early_stopping, measure
 

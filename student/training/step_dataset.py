@@ -28,7 +28,7 @@ from student.distributed import processes
 from student.loss.token_weights import StepWeights, counts
 from student.models.flops import Cost
 from student.models.parts import Parts
-from student.models.row_bounds import BOUNDS, with_row_sizes
+from student.models.recurrent import BOUNDS, with_row_sizes
 from student.training.loop.metrics_log import StepFacts
 
 MICRO_BATCHES, FACTS = "micro_batches", "facts"

@@ -29,8 +29,7 @@ from distill.wiring.model_signals import measurers
 from filters import apply
 from filters.signals import registry
 from student import evaluate
-from student.evaluation.fields import fields_of_arms
-from student.evaluation.students import EvaluatedStudent
+from student.evaluation.students import EvaluatedStudent, fields_of_arms
 from student.train import stage_fields
 from teacher.engines.vllm.vllm_options import server_answer_options
 from teacher.messages.request import requests

@@ -11,7 +11,7 @@ from gpu_checks.common import Ground, Wrong, relative_difference
 
 from student.data import collate, encode
 from student.data import images as pictures
-from student.models import attention, row_bounds
+from student.models import attention, recurrent
 
 _WORLDS = Path(__file__).parents[3] / "tests" / "support"
 ROWS = 9
@@ -98,6 +98,6 @@ def _moved(batch: dict[str, Any], model: Any) -> dict[str, Any]:
     moved = {
         name: value.to(model.device) if isinstance(value, torch.Tensor) else value for name, value in batch.items()
     }
-    bounds = [name for name in row_bounds.BOUNDS if name in batch]
-    moved |= {name: row_bounds.with_row_sizes(batch[name], model.device) for name in bounds}
+    bounds = [name for name in recurrent.BOUNDS if name in batch]
+    moved |= {name: recurrent.with_row_sizes(batch[name], model.device) for name in bounds}
     return moved | {"pixel_values": moved["pixel_values"].to(model.dtype)}

@@ -64,12 +64,19 @@ def save_stage_model(folder: Path, student: Any, processor: Any, parts: "Parts",
             lora.save(student, folder / ADAPTER, parts.projectors)
             give_usual_modes(folder / ADAPTER)
             student = lora.merge(student)
-        for config in (student.config, student.config.get_text_config()):
-            # Trainers switch the cache off in the model's own settings; a loaded student is to generate.
-            config.use_cache = True
-            # The path that it was loaded from: without it equal trainings in two places have the same bytes.
-            config._name_or_path = ""
-        student.save_pretrained(partial)
-        processor.save_pretrained(partial)
-        give_usual_modes(partial)
+        write_student(student, processor, partial)
         partial.rename(folder / MODEL)
+
+
+def write_student(student: Any, processor: Any, folder: Path) -> None:
+    """Write the files by which transformers loads a student again; safetensors only."""
+    from student.training.checkpoints.checkpoint_files import give_usual_modes
+
+    for config in (student.config, student.config.get_text_config()):
+        # Trainers switch the cache off in the model's own settings; a loaded student is to generate.
+        config.use_cache = True
+        # The path that it was loaded from: without it equal trainings in two places have the same bytes.
+        config._name_or_path = ""
+    student.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    give_usual_modes(folder)

@@ -215,7 +215,7 @@ def test_the_verbs_for_programs_refuse_with_the_counts_of_the_commands_until_ove
 
 
 def test_allowing_overlap_warns_and_leaves_finished_evaluations_as_they_are(by_row: Recipe, tmp_path: Path) -> None:
-    from student.evaluation.fields import fields_of_arms
+    from student.evaluation.students import fields_of_arms
 
     allowed = load(by_row.path, {"eval.allow_overlap": "true"})
     found = leakage.refuse_leakage(allowed, tmp_path / "run", ["questions"])

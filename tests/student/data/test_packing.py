@@ -141,13 +141,14 @@ def test_rows_share_a_line_where_every_layer_keeps_them_apart():
     for kind in worlds.CLASSES[1:]:
         model, _ = worlds.other(kind)
         types = inputs.type_name(model)
-        assert attention.can_pack(model.config, types, attention.PACKED)
-        assert attention.can_pack(model.config, types, "sdpa") == (kind not in RECURRENT)
+        assert not attention.why_not_packed(model.config, types, attention.PACKED)
+        assert bool(attention.why_not_packed(model.config, types, "sdpa")) == (kind in RECURRENT)
     for kind in worlds.ALL_CLASSES[len(worlds.CLASSES) :]:
         model, _ = worlds.other(kind)
-        assert attention.can_pack(model.config, inputs.type_name(model), attention.PACKED) == (kind not in PADDED)
+        reason = attention.why_not_packed(model.config, inputs.type_name(model), attention.PACKED)
+        assert bool(reason) == (kind in PADDED)
     config = worlds.other("llava")[0].config
-    assert not attention.can_pack(config, "token_type_ids", attention.PACKED)
+    assert attention.why_not_packed(config, "token_type_ids", attention.PACKED)
     config.text_config.layer_types = ["full_attention", "chunked_attention"]
     assert attention.why_not_packed(config, None, attention.PACKED).endswith("of the kind chunked_attention")
 

@@ -26,7 +26,7 @@ from student.data import images
 from student.data.collate import collate
 from student.data.encode import Encoder, RowLimits
 from student.data.encode import encode as encode_rows
-from student.data.pairs import whole_pairs
+from student.data.encoded_rows import whole_pairs
 from student.data.rows import TrainingRow, read
 from student.loss import training_loss
 from student.loss.preference import PairLoss

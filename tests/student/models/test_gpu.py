@@ -11,7 +11,7 @@ from torch.nn.attention import varlen
 from worlds import student_worlds as worlds
 
 from distill.errors import ModelError
-from student.models import attention, kernels, row_bounds
+from student.models import attention, kernels, recurrent
 
 ROOT = Path(__file__).resolve().parents[3]
 BOUNDS = torch.tensor([0, 3, 8], dtype=torch.int32)
@@ -125,8 +125,8 @@ def test_layers_that_take_rows_one_by_one_read_their_sizes_once(monkeypatch):
     reads = []
     own = torch.Tensor.tolist
     monkeypatch.setattr(torch.Tensor, "tolist", lambda tensor: reads.append(1) or own(tensor))
-    moved = row_bounds.with_row_sizes(bounds, torch.device("cpu"))
-    assert [row_bounds.row_sizes(moved) for _ in range(3)] == [[3, 5]] * 3
+    moved = recurrent.with_row_sizes(bounds, torch.device("cpu"))
+    assert [recurrent.row_sizes(moved) for _ in range(3)] == [[3, 5]] * 3
     assert len(reads) == 1
 
 

@@ -20,7 +20,7 @@ from worlds import student_worlds as worlds
 
 from distill.recipe.sections.stages import Lora, Stage
 from student.loss import training_loss
-from student.models import attention, freeze, row_bounds
+from student.models import attention, freeze, recurrent
 from student.models.parts import find_parts
 
 CARD = "card:0"
@@ -62,12 +62,12 @@ def step(name: str, kind: str, world: Path, rows: list[Any]) -> str:
     steps = worlds.step_dataset(student, model, processor, roles, rows, stage, torch.bfloat16)
     batch = steps[0]["micro_batches"][0]
     assert "pixel_values" in batch
-    sizes = row_bounds.row_sizes(batch[row_bounds.BOUNDS[0]])
+    sizes = recurrent.row_sizes(batch[recurrent.BOUNDS[0]])
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         on_card(student)
         fakes = {k: mode.from_tensor(v) if isinstance(v, torch.Tensor) else v for k, v in batch.items()}
-        for bounds in row_bounds.BOUNDS:
-            setattr(fakes[bounds], row_bounds._SIZES, sizes)
+        for bounds in recurrent.BOUNDS:
+            setattr(fakes[bounds], recurrent._SIZES, sizes)
         levels = steps._store._levels
         steps._store._levels = None if levels is None else mode.from_tensor(levels)
         moved = steps.on_device(fakes, torch.device(CARD))
