@@ -46,24 +46,9 @@ from distill.units.commits import Attempt, Unit, append_piece, committed_units, 
 from distill.units.run_state import DATASET_STEP
 from distill.units.stored_stage import finished_place
 from distill.units.unit_queue import UnitQueue
-from filters.dataset.writer import (
-    SCHEMA,
-    Row,
-    RowsTask,
-    read_rows,
-    row_groups,
-    rows_task,
-    write_files,
-)
+from filters.dataset.writer import SCHEMA, Row, RowsTask, read_rows, row_groups, rows_task, write_files
 from filters.decision_units import DECISION_UNITS, SelectedTraces
-from filters.placed_rows import (
-    FILE,
-    PLACE,
-    add_signals,
-    read_rows_of,
-    rows_in_files,
-    with_signals,
-)
+from filters.placed_rows import FILE, PLACE, add_signals, read_rows_of, rows_in_files, with_signals
 from filters.signal_units import SignalUnits
 from filters.tables.id_columns import ids_of
 from filters.tables.trace_index import PlannedTraces
@@ -113,11 +98,7 @@ class DatasetUnits:
 
     def help(self) -> None:
         """Work on the units of the present step, if there is one, until all are committed."""
-        try:
-            step = Step(**orjson.loads(self.store.read(DATASET_STEP)))
-        except FileNotFoundError:
-            pass
-        else:
+        if (step := self._present_step()) is not None:
             with Workers(self.traces.recipe.filter.workers or available_cores()) as workers:
                 self.work(step, workers)
         time.sleep(_LOOK_S)
@@ -130,14 +111,7 @@ class DatasetUnits:
         open_units = set(step.units).difference(committed_units(self.store, step.work))
         queue = UnitQueue(self.agent, open_units, work=step.work, retries=self.traces.recipe.engine.retries)
         self.agent.live = lambda: {"units": queue.at_work}
-        while not queue.ended:
-            drawn: list[Unit] = []
-            most = workers.count if step.round == BY_FILE else 1
-            while len(drawn) < most and (unit := queue.draw()) is not None:
-                drawn.append(unit)
-            if not drawn:
-                time.sleep(_LOOK_S)
-                continue
+        for drawn in queue.batches(workers.count if step.round == BY_FILE else 1):
             over = False
             try:
                 if step.round == BY_FILE:
@@ -145,14 +119,14 @@ class DatasetUnits:
                 else:
                     self._make_rows(drawn[0], step, workers)
             except FileNotFoundError:
-                over = self._is_over(step)  # another agent has finished the stage
+                present = self._present_step()
+                over = present is None or present.work != step.work  # another agent has finished the stage
                 if not over:
                     raise
             for unit in drawn:
                 queue.done(unit)
             if over:
                 return
-        queue.require_all()
 
     def remove(self, but: str = "") -> None:
         """Delete all objects except the files of the dataset and the objects of a result."""
@@ -161,11 +135,11 @@ class DatasetUnits:
         for folder in (FOLDER, f"{CLAIMS}/{FOLDER}"):
             store.delete(stored.key for stored in store.list_objects(folder) if not (but and f"{but}/" in stored.key))
 
-    def _is_over(self, step: Step) -> bool:
+    def _present_step(self) -> Step | None:
         try:
-            return Step(**orjson.loads(self.store.read(DATASET_STEP))).work != step.work
+            return Step(**orjson.loads(self.store.read(DATASET_STEP)))
         except FileNotFoundError:
-            return True
+            return None
 
     def begin(self, fields: Mapping[str, Any], decided: Sequence[SelectedTraces]) -> "Begun | None":
         """Let all agents make the rows that they have selected file by file; None where there are none."""
@@ -181,8 +155,7 @@ class DatasetUnits:
                 pieces.setdefault(partition, []).append([each.key, piece, rows_before])
         self.remove(but=work)
         listed = {name: canonical({"file_rows": file_rows, "pieces": own}) for name, own in sorted(pieces.items())}
-        for _ in thread_map(lambda item: store.put(rows_key(work, item[0]), item[1]), listed.items()):
-            pass
+        list(thread_map(lambda item: store.put(rows_key(work, item[0]), item[1]), listed.items()))
         begun = Begun(work=work, partitions=list(listed), rows=before[-1], file_rows=file_rows)
         store.put(DATASET_STEP, canonical(asdict(begun.step)))
         return begun
@@ -251,8 +224,7 @@ class DatasetUnits:
             path, (key, *place) = piece
             path.write_bytes(read_piece(self.store, key, place, f"delete {FOLDER}/ in the store"))
 
-        for _ in thread_map(pull, zip(paths, pieces, strict=True)):
-            pass
+        list(thread_map(pull, zip(paths, pieces, strict=True)))
         if listed["side"]:
             side = folder / unit.partition / "side.parquet"
             side.write_bytes(self.store.read(side_key(unit.work, int(unit.partition))))

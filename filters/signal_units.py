@@ -52,7 +52,7 @@ from filters.tables.journal_pieces import Maker
 from filters.tables.trace_index import PlannedTraces, partition_count, partitions_of, read_lines
 from filters.tables.unit_index import UnitIndex
 from filters.tables.workers import Workers
-from filters.unit_traces import UnitTraces, from_bytes, read_table, to_bytes
+from filters.unit_traces import UnitTraces, from_bytes, to_bytes
 
 _ROWS, _PIECES, _MAKERS, _HASHES = "signals", "pieces.json", "makers.json", "image_hashes.jsonl"
 _COPIES = "copies.jsonl.zst"
@@ -65,7 +65,6 @@ _PIECE_ROWS = 10_000
 """Traces of the run for each range of pieces, at most: the recipe's default for the files, so that most of these are
 one piece of each partition."""
 PARTITION = "partition of the run"
-_LOOK_S = 0.5
 _LOOKING = frozenset({"contamination", "ocr"})
 """Families of signals that look at images."""
 
@@ -126,15 +125,10 @@ class SignalUnits:
         queue = UnitQueue(agent, set(units) - done, tell, work, retries=self.recipe.engine.retries)
         agent.live = lambda: {"traces": own, "seconds": time.monotonic() - started, "units": queue.at_work}
         with Workers(self.recipe.filter.workers or available_cores()) as workers:
-            while not queue.ended:
-                unit = queue.draw()
-                if unit is None:
-                    time.sleep(_LOOK_S)
-                    continue
+            for (unit,) in queue.batches():
                 own += self._measure_unit(Attempt(store=self.store, unit=unit), workers)
                 queue.done(unit)
                 tell(unit)
-        queue.require_all()
 
     def _measure_unit(self, attempt: Attempt, workers: Workers) -> int:
         """Measure the traces of a partition, and commit. Returns their number."""
@@ -256,7 +250,7 @@ class SignalUnits:
     def _read_index(self, unit: Unit, journals: Mapping[str, str]) -> UnitIndex:
         makers = orjson.loads(self._read_file(unit, _MAKERS))
         return UnitIndex(
-            places=read_table(self.store, unit, finished_commit(self.store, unit), PLACES),
+            places=pq.read_table(pa.BufferReader(self._read_file(unit, PLACES))),
             journals=journals,
             makers={Maker(**maker): count for maker, count in makers},
         )

@@ -30,12 +30,7 @@ from distill.recipe.recipe import Recipe
 from distill.types import ProgressCallback, unwatched
 from distill.units import image_shards
 from distill.units.agent_record import joined, named_by_address
-from distill.units.stored_run import (
-    finished_plan,
-    pull_finished_plan,
-    pull_manifest,
-    write_object,
-)
+from distill.units.stored_run import finished_plan, pull_finished_plan, pull_manifest, write_object
 from distill.units.stored_stage import pull_file, push_stage, stage_files
 from filters.apply import REMEDY, FilterInputs, MeasuredElsewhere, apply, check, only_inputs_differ, read_inputs
 from filters.dataset_units import DatasetUnits

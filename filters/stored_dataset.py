@@ -20,11 +20,7 @@ from distill.units.commits import Unit, read_file
 from distill.units.run_state import DATASET_STEP
 from distill.units.stored_run import finished_commit
 from distill.units.stored_stage import parse_files, pull_file
-from filters.dataset.writer import (
-    DatasetTask,
-    Written,
-    file_name,
-)
+from filters.dataset.writer import DatasetTask, Written, file_name
 from filters.dataset_units import (
     BY_FILE,
     BY_PARTITION,
@@ -39,11 +35,7 @@ from filters.dataset_units import (
     rows_key,
     side_key,
 )
-from filters.placed_rows import (
-    TracePartitions,
-    rows_by_partition,
-    side_columns_of_files,
-)
+from filters.placed_rows import TracePartitions, rows_by_partition, side_columns_of_files
 from filters.tables.workers import Workers
 
 
@@ -74,8 +66,7 @@ class StoredDataset:
         digests = {name: file_sha256(path) for name, path in paths.items()}
         work = f"{FOLDER}/{fingerprint({'fields': dict(self.fields), 'rows': digests})[:16]}"
         self.units.remove(but=work)
-        for _ in thread_map(lambda item: store.put(rows_key(work, item[0]), item[1]), paths.items()):
-            pass
+        list(thread_map(lambda item: store.put(rows_key(work, item[0]), item[1]), paths.items()))
         shutil.rmtree(tables)
         writing = _Writing(
             units=self.units, work=work, partitions=list(paths), files=files, folder=folder, workers=task.workers
@@ -155,8 +146,7 @@ class _Writing:
             (file_key(self.work, number), canonical({"pieces": each, "side": self.have_sides}))
             for number, each in enumerate(pieces)
         )
-        for _ in thread_map(lambda item: store.put(*item), listed):
-            pass
+        list(thread_map(lambda item: store.put(*item), listed))
         step = self.begin(BY_FILE)
         self.units.work(step, self.workers)
         made_files = [file for files in thread_map(self._read_files, step.units) for file in files]

@@ -1,6 +1,5 @@
 """A round of work of all agents on the units of a filter in a store; one of them commits each unit."""
 
-import time
 from collections.abc import Callable, Sequence
 
 from distill.machine.child_process import available_cores
@@ -11,8 +10,6 @@ from distill.units.agent_record import AgentRecord
 from distill.units.commits import Unit, committed_units
 from distill.units.stored_run import finished_commit
 from distill.units.unit_queue import UnitQueue, remove_all_leftovers
-
-_LOOK_S = 0.5
 
 
 def work_together(agent: AgentRecord, units: Sequence[Unit], make: Callable[[Unit], None], recipe: Recipe) -> None:
@@ -31,15 +28,9 @@ def work_together(agent: AgentRecord, units: Sequence[Unit], make: Callable[[Uni
         make(unit)
         return unit
 
-    while not queue.ended:
-        drawn: list[Unit] = []
-        while len(drawn) < threads and (unit := queue.draw()) is not None:
-            drawn.append(unit)
-        if not drawn:
-            time.sleep(_LOOK_S)
+    for drawn in queue.batches(threads):
         for unit in thread_map(commit, drawn, threads):
             queue.done(unit)
-    queue.require_all()
 
 
 def remove_leftovers_of(store: ObjectStore, units: Sequence[Unit]) -> None:

@@ -18,7 +18,6 @@ from distill.data.images import stored_images
 from distill.object_store.interface import ObjectStore
 from distill.recipe.recipe import Recipe
 from distill.units import image_shards
-from distill.units.commits import Commit, Unit, read_file
 from distill.units.stored_run import collect_units, generate_units, samples_key, write_object
 from filters.tables.id_columns import ids_of, order_of
 from filters.tables.trace_index import PlannedTraces, index
@@ -81,11 +80,6 @@ class UnitTraces:
             plan = plan.take(pa.array(order_of(ids_of(plan["sample_id"])))).combine_chunks()
         with atomic_path(self._sorted_plan) as temporary, pa.ipc.new_file(temporary, plan.schema) as writer:
             writer.write_table(plan)
-
-
-def read_table(store: ObjectStore, unit: Unit, commit: Commit, name: str) -> pa.Table:
-    """A table of a committed unit."""
-    return pq.read_table(pa.BufferReader(read_file(store, unit, commit, name)))
 
 
 def to_bytes(rows: pa.Table) -> bytes:

@@ -28,15 +28,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, lineage
 from distill.reports import findings
 from distill.types import Progress, ProgressCallback, Sample, unwatched
-from student.evaluation import (
-    collect_replies,
-    diagnosis,
-    learned_rows,
-    questions,
-    report,
-    side_by_side,
-    students,
-)
+from student.evaluation import collect_replies, diagnosis, learned_rows, questions, report, side_by_side, students
 from student.evaluation import metrics as eval_metrics
 from student.evaluation.collect_replies import REPLIES, Engines
 from student.evaluation.questions import Key, QuestionSet, Reply

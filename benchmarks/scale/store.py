@@ -24,8 +24,7 @@ from pathlib import Path
 
 from distill.errors import DistillError
 from distill.object_store.interface import ObjectStore
-from distill.object_store.open_store import open_store
-from distill.object_store.probe import FOLDER
+from distill.object_store.open_store import PROBE_FOLDER, open_store
 
 SMALL = 1000
 
@@ -74,7 +73,7 @@ def race(store: ObjectStore, key: str, writers: int) -> int:
 
 
 def measure(store: ObjectStore, requests: int, at_once: int, mb: int) -> None:
-    folder = f"{FOLDER}/{secrets.token_hex(8)}"
+    folder = f"{PROBE_FOLDER}/{secrets.token_hex(8)}"
     small, large, rounds = b"x" * SMALL, secrets.token_bytes(mb * 1_000_000), max(4, requests // 20)
     print(f"{'':<34}{'p50 ms':>8}{'p95 ms':>8}{'requests/s':>12}")
     try:

@@ -12,7 +12,6 @@ from distill.artifacts.files import locked, write_text
 from distill.artifacts.manifest import Manifest
 from distill.commands.progress import duration, watch
 from distill.commands.status import FUNNEL, damage, funnel, is_over, run_status, status_fields
-from distill.commands.store_metrics import metrics_text
 from distill.damaged_runs import damage_named
 from distill.errors import InputError, StaleError
 from distill.local_paths import as_argument
@@ -183,7 +182,7 @@ def _store_status(
         store = open_store(address, config=options, read_only=True)
         state = read_run_state(store)
     if metrics is not None:
-        write_text(metrics, metrics_text(state, store.address))
+        write_text(metrics, _metrics_text(state, store.address))
     if as_json:
         return state.as_fields(), state.is_over
     eta = f", at most {duration(state.eta_s)} left" if state.eta_s and state.done < state.units else ""
@@ -276,3 +275,39 @@ def pull_run(address: str, folder: Path, recipe: str | None) -> str:
     if Manifest.read(folder / "eval") is None:
         return f"{there}, all stages trained; distill eval RECIPE --run {as_argument(folder)}"
     return f"{there}, trained and evaluated; distill status {as_argument(folder)}"
+
+
+def _metrics_text(state: RunState, address: str) -> str:
+    """Gauges of units, traces and agents for a monitoring system, in the text format of Prometheus and OpenMetrics.
+
+    They are labelled with the address of the run; traces are about those committed.
+    """
+    agents = [bool(agent["works"]) for agent in state.agents]
+    gauges: Sequence[tuple[str, str, Sequence[tuple[str, float]]]] = (
+        (
+            "distill_units",
+            "Units of generate by state.",
+            (("committed", state.done), ("claimed", state.claimed), ("waiting", state.waiting)),
+        ),
+        ("distill_units_measured", "Units whose signals are committed.", (("", state.measured),)),
+        (
+            "distill_traces",
+            "Traces of generate.",
+            (("committed", state.traces), ("open", state.total_traces - state.traces)),
+        ),
+        ("distill_traces_per_second", "Traces a second of all agents that work.", (("", state.traces_per_s),)),
+        ("distill_agents", "Agents by state.", (("works", sum(agents)), ("lost", len(agents) - sum(agents)))),
+        ("distill_agents_failed", "Agents that ended with an error.", (("", len(state.failures)),)),
+    )
+    lines = []
+    for name, told, values in gauges:
+        lines += [f"# HELP {name} {told}", f"# TYPE {name} gauge"]
+        for label, value in values:
+            labels = f'run="{_escaped(address)}"' + (f',state="{label}"' if label else "")
+            number = f"{value:g}" if isinstance(value, float) else value
+            lines.append(f"{name}{{{labels}}} {number}")
+    return "\n".join([*lines, "# EOF", ""])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -26,13 +26,7 @@ from distill.data.image_places import ImagePlaces, is_file
 from distill.data.images import image_paths
 from distill.data.images.base64_images import is_base64
 from distill.data.images.image_suffixes import has_image_suffix
-from distill.data.row_values import (
-    choice_columns,
-    parse_json_list,
-    read_answer_type,
-    read_turns,
-    whole_number,
-)
+from distill.data.row_values import choice_columns, parse_json_list, read_answer_type, read_turns, whole_number
 from distill.data.sources import SourceRow, SourceTable
 from distill.data.tables.table_kinds import KINDS, suffix_of
 from distill.errors import DataError, ImageError

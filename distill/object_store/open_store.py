@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,9 +15,9 @@ from distill.errors import InputError, StaleError, StorageError
 from distill.local_paths import STORE_SCHEMES, store_problem
 from distill.object_store.interface import ObjectStore
 from distill.object_store.local_store import LocalStore
-from distill.object_store.probe import require_commits
 from distill.object_store.retrying_store import RetryingStore
 
+PROBE_FOLDER = "probe"
 _FIRST_PATIENCE_S = 15.0
 """At the start a mistake in the address is likelier than an outage."""
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -96,3 +97,30 @@ def _require_url(endpoint: str) -> None:
             f"{redact.url(endpoint)}: not an endpoint of a store; write https://host or http://host:port "
             f"(store.endpoint or {', '.join(_ENDPOINTS)})"
         )
+
+
+def require_commits(store: ObjectStore) -> None:
+    """Raise StorageError unless the store creates an object once only, reads ranges of it and lists it.
+
+    Some servers with the S3 API accept `If-None-Match: *` and ignore it: then two writers both believe that they have
+    committed, and the work of one is lost without an error. Six requests test this before a run spends anything.
+    """
+    folder = f"{PROBE_FOLDER}/{secrets.token_hex(8)}"
+    key, first, second = f"{folder}/object", b"written first", b"written second"
+    created = store.create(key, first)
+    overwritten = store.create(key, second)
+    part = store.read(key, 8, 12)
+    listed = [found.key for found in store.list_objects(folder)]
+    store.delete([key])
+    if part not in (first[8:12], second[8:12]):
+        problem = "it does not return the range of bytes that was asked for"
+    elif not created or overwritten or part != first[8:12]:
+        problem = "it overwrites an object although the request forbids it (If-None-Match: *), so work would be lost"
+    elif listed != [key]:
+        problem = f"a listing right after a write shows {listed or 'nothing'}"
+    else:
+        return
+    raise StorageError(
+        f"{store.address}: this store cannot hold a run: {problem}. Take a store that supports conditional writes: "
+        "AWS S3, Google Cloud Storage, Azure Blob Storage, Ceph, MinIO"
+    )

@@ -184,8 +184,7 @@ def pull_journals(store: ObjectStore, journals: Iterable[StoredJournal], run: Pa
         commit = finished_commit(store, journal.unit)
         write_object(run / "generate" / journal.name, read_traces(store, journal.unit, commit, journal.teacher))
 
-    for _ in thread_map(pull, journals, _JOURNALS_AT_ONCE):
-        pass
+    list(thread_map(pull, journals, _JOURNALS_AT_ONCE))
 
 
 def collected_journals(plan: Mapping[str, Any]) -> dict[str, dict[str, str]]:

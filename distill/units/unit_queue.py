@@ -10,7 +10,8 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -25,6 +26,7 @@ UNDRAWN = "undrawn"
 _JOINED = "joined"
 LOOK_S = 3.0
 """Between two looks at what other agents have left."""
+_LOOK_AGAIN_S = 0.5
 
 
 class UnitQueue:
@@ -84,6 +86,19 @@ class UnitQueue:
             self._set_aside |= {unit: number - 1 for unit, number in tried.items() if self._is_too_many(number)}
             living = self.agent.living()
             return next((unit for unit in waiting - self._set_aside.keys() if self._take(unit, living)), None)
+
+    def batches(self, most: int = 1) -> Iterator[list[Unit]]:
+        """Units that are this agent's now, at most so many at a time, until every unit is committed or set aside.
+
+        The caller tells `done` of each. Raises DistillError at the end where units are set aside.
+        """
+        while not self.ended:
+            drawn = list(islice(iter(self.draw, None), most))
+            if drawn:
+                yield drawn
+            else:
+                time.sleep(_LOOK_AGAIN_S)
+        self.require_all()
 
     def join(self, least: int, least_s: float) -> tuple[Unit, int] | None:
         """A unit of other agents to share the work on it, and how many have joined it with this one.

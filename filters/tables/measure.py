@@ -22,13 +22,15 @@ from distill.artifacts.integrity import digest_note, note_digest
 from distill.artifacts.layout import part_path
 from distill.artifacts.manifest import fingerprint
 from distill.machine.memory import seldom_collected
-from distill.types import Sample, Trace
+from distill.machine.process_pool import ProcessPool
+from distill.ocr.texts import read_missing
+from distill.types import ImageRef, Sample, Trace
 from filters.signals import registry
 from filters.signals.base import ERROR, UNDECIDABLE, Extractor
+from filters.signals.families.ocr import Ocr
 from filters.signals.registry import errors_text
 from filters.signals.schema import FACTS
 from filters.tables.journal_pieces import content
-from filters.tables.picture_texts import OnRead, read_pictures
 from filters.tables.run_signal_tables import raw_metadata, write_table
 from filters.tables.trace_index import PlannedTraces, read_partition, read_traces
 from filters.tables.workers import SERIAL, Workers
@@ -51,6 +53,8 @@ REMEMBERED = tuple(name for name, _ in _TEXTS)
 """What a partition's file remembers of the texts, which no rule can see: all that the trace's sample is measured from
 (`content`), and for near duplicates the digest and MinHash signature of the words, and two hashes of
 `filters.text.values_and_names`."""
+OnRead = Callable[[int, int], None]
+"""Called with the pictures that are read, and all of them."""
 
 
 def file_columns(extractors: tuple[Extractor, ...]) -> pa.Schema:
@@ -116,6 +120,25 @@ def measure(
     for rows, reused in workers.map(measure_partition, todo):
         on_done(rows, reused)
     return paths
+
+
+def read_pictures(
+    extractors: Iterable[Extractor], samples: Iterable[Sample], processes: int, on_read: OnRead
+) -> None:
+    """Read the missing texts of pictures in so many processes; nothing where `ocr` is not among the families.
+
+    What was read stays on disk when the run is killed. A picture that cannot be read costs its own samples' values.
+    """
+    for extractor in extractors:
+        if not isinstance(extractor, Ocr) or extractor.texts is None:
+            continue
+        refs: dict[str, ImageRef] = {}
+        for sample in samples:
+            refs |= {ref.sha256: ref for ref in sample.images if ref.sha256 not in refs}
+        with ProcessPool(processes) as readers:
+            read_missing(
+                refs, extractor.texts, max_pixels=extractor.max_pixels, run_tasks=readers.map, on_done=on_read
+            )
 
 
 def measured_by(extractors: tuple[Extractor, ...], scheme: Scheme | None) -> str:

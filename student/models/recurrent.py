@@ -19,6 +19,7 @@ _KERNELS = {"linear_attention": ("fla", "causal_conv1d"), "conv": ("causal_conv1
 """Packages whose kernels take the bounds of rows (`cu_seqlens`) and the row of each token (`seq_idx`)."""
 BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k")
 """Inputs that hold where the rows of a packed line begin and end."""
+OF_LINES = (*BOUNDS, "max_length_q", "max_length_k")
 _SIZES = "_row_sizes"
 """Attribute of bounds that holds the same as numbers of the host."""
 
@@ -67,7 +68,7 @@ def _forward_by_rows(self: Any, hidden_states: torch.Tensor, *args: Any, **optio
         fused = options | {"seq_idx": row_of_token[None].to(torch.int32)}
         at_once: torch.Tensor = self._forward_of_row(hidden_states, *args, **fused)
         return at_once
-    alone = {name: value for name, value in options.items() if name not in (*BOUNDS, "max_length_q", "max_length_k")}
+    alone = {name: value for name, value in options.items() if name not in OF_LINES}
     rows = torch.split(hidden_states, row_sizes(bounds), 1)
     return torch.cat([self._forward_of_row(row, *args, **alone) for row in rows], 1)
 

@@ -36,7 +36,6 @@ from PIL import (
 
 from distill.data.bounded_reads import bounded
 from distill.data.images import stored_images
-from distill.data.images.bit_depth import eight_bits
 from distill.data.images.image_cells import MAX_BYTES, RANGES, range_bytes, read_cell
 from distill.data.images.image_metadata import without_metadata
 from distill.data.tables import stored_tables
@@ -338,7 +337,7 @@ def _rgb(image: Image.Image) -> Image.Image:
     if image.mode == "RGB" and "transparency" not in image.info:
         return image
     if image.mode.startswith("I;16") or image.mode in ("I", "F"):
-        return eight_bits(image).convert("RGB")
+        return _eight_bits(image).convert("RGB")
     if image.mode == "LAB":
         from PIL import ImageCms
 
@@ -354,6 +353,23 @@ def _srgb() -> Any:
     from PIL import ImageCms
 
     return ImageCms.createProfile("sRGB")
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Grey values of more than eight bits scaled to eight.
+
+    16-bit values (PPM calls them 32-bit) use their full range. Other 32-bit integers and floats have none, so the
+    smallest customary range that holds them is taken (0-1 for floats, 0-255, 0-65535), else their own extremes.
+    """
+    values = np.nan_to_num(np.asarray(image, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    low, high = 0.0, 65535.0
+    if not (image.mode.startswith("I;16") or image.format == "PPM"):
+        min_value, max_value = float(values.min()), float(values.max())
+        ceilings = [ceiling for ceiling in (1.0, 255.0, 65535.0) if image.mode == "F" or ceiling > 1]
+        fitting = [ceiling for ceiling in ceilings if min_value >= 0 and max_value <= ceiling]
+        low, high = (0.0, fitting[0]) if fitting else (min_value, max_value)
+    scaled = np.rint((values - low) * (255.0 / ((high - low) or 1.0)))
+    return Image.fromarray(scaled.astype(np.uint8))
 
 
 def _checked(image: Image.Image | None) -> Image.Image:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from distill.data.images import image_cells, image_files, stored_images
 from distill.data.images.base64_images import Base64Image, is_base64
-from distill.data.images.checked_images import checked_digest
 from distill.data.images.image_cells import BASE64_RANGE, Part
 from distill.data.images.image_names import possible_names
 from distill.data.images.image_paths import path_exists, path_within, similar_name
@@ -22,6 +21,10 @@ from distill.recipe.sections.data import DataSource
 from distill.types import ImageRef
 
 _FILES_REMEMBERED = 4096
+_SOUND_REMEMBERED = 1 << 15
+_sound: dict[tuple[str, int], None] = {}
+"""Digests of images that this process has decoded, each with its limit of pixels. A check of a recipe reads every
+source twice: for its content, and for its overlap with the test data."""
 
 
 class ImageReferences:
@@ -162,3 +165,14 @@ def _seen(ref: ImageRef) -> ImageRef:
 def _digest_of_place(ref: ImageRef) -> str:
     place = f"{ref.path}\0{ref.row}" if ref.column else ref.path
     return hashlib.sha256(place.encode()).hexdigest()
+
+
+def checked_digest(data: bytes, *, max_pixels: int) -> str:
+    """The digest of encoded bytes. Raises ImageError, as `image_files.check` does."""
+    digest = image_files.sha256(data)
+    if (digest, max_pixels) not in _sound:
+        image_files.check(data, max_pixels=max_pixels)
+        if len(_sound) >= _SOUND_REMEMBERED:
+            _sound.clear()
+        _sound[digest, max_pixels] = None
+    return digest

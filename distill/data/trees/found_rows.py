@@ -16,12 +16,12 @@ from distill.data.table_search import SPLITS
 from distill.data.tables.table_rows import jsonl, write_rows
 from distill.data.trees.image_records import UnclearImageError, records_of_images
 from distill.data.trees.joined_records import UnclearJoinError, joined
-from distill.data.trees.parallel_texts import rows_of_lines
 from distill.data.trees.records import CONFLICT, Records, Row, tables_of
 from distill.data.trees.tree_files import SUFFIXES, read_trees
 
 _MOST_FILES: Final = 20
 """Files of one suffix in one folder; more of them are no tables."""
+_IMAGE_NAMES: Final = re.compile(r"(im(a)?ge?s?|pictures?|photos?)[ _-]?(ids?|names?|files?|paths?)?", re.IGNORECASE)
 _NUMBERED: Final = re.compile(r"\D*(\d+)")
 _CHOICE: Final = re.compile(r"(option|choice)[ _.-]?\w|[A-H]", re.IGNORECASE)
 
@@ -168,7 +168,7 @@ def _tables(given: Path, folder: Path, files: Sequence[Path]) -> list[_Found]:
     if given.is_dir():
         records, beside = records_of_images(folder, files)
         found += [_Found(each, None) for each in tables_of(records, "images")]
-        for file, rows in rows_of_lines(files):
+        for file, rows in _rows_of_lines(files):
             found += [_Found(each, file) for each in tables_of(rows, file.parent.name)]
             beside = beside | {file}
     left = [file for file in files if file not in beside]
@@ -236,3 +236,32 @@ def _says(name: str) -> bool:
 
 def _name(table: _Found, folder: Path) -> str:
     return str(table.file.relative_to(folder)) if table.file else "files beside the images"
+
+
+def _rows_of_lines(files: Sequence[Path]) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
+    """Texts side by side with a line for each row, as in COCO-QA: the file of questions of each folder, and its rows.
+
+    A folder counts if it has one text of questions, one of answers and one of images, all of as many lines.
+    """
+    folders: dict[Path, list[Path]] = defaultdict(list)
+    for file in files:
+        if file.suffix.lower() == ".txt":
+            folders[file.parent].append(file)
+    for held in folders.values():
+        roles = {
+            role: [file for file in held if guessed_columns.is_usual(role, file.stem)]
+            for role in ("question", "answer")
+        }
+        roles["image"] = [file for file in held if _IMAGE_NAMES.fullmatch(file.stem)]
+        if any(len(found) != 1 for found in roles.values()):
+            continue
+        try:
+            lines = {found[0].stem: found[0].read_text(encoding="utf-8-sig").splitlines() for found in roles.values()}
+        except UnicodeDecodeError:
+            continue
+        counts = {len(texts) for texts in lines.values()}
+        if len(counts) == 1 and min(counts) > 1 and all(text.strip() for texts in lines.values() for text in texts):
+            rows = [
+                dict(zip(lines, map(str.strip, cells), strict=True)) for cells in zip(*lines.values(), strict=True)
+            ]
+            yield roles["question"][0], rows

@@ -1,7 +1,7 @@
 """Compares the claims of a rationale about text in its picture with the text that OCR reads there.
 
 Needs no table. `distill.ocr.claims` decides which claims are supported, and how sure that is. The pictures are read
-before traces are measured (`filters.tables.picture_texts`), each once; needs the extra `ocr`.
+before traces are measured (`filters.tables.measure`), each once; needs the extra `ocr`.
 """
 
 from dataclasses import dataclass, field, replace

@@ -7,7 +7,7 @@ from worlds.source_rows import folder_of_images, plain_rows, recipe_for, write_t
 
 from distill.data import reader
 from distill.data.images import image_files
-from distill.data.images.checked_images import checked_digest
+from distill.data.images.image_references import checked_digest
 from distill.errors import ImageError
 from distill.types import BadRow, Sample
 
@@ -15,7 +15,7 @@ from distill.types import BadRow, Sample
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The images that are decoded, in their order; nothing is known of any at first."""
-    from distill.data.images import checked_images
+    from distill.data.images import image_references
 
     seen: list[bytes] = []
     check = image_files.check
@@ -25,7 +25,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         check(data, max_pixels=max_pixels)
 
     monkeypatch.setattr(image_files, "check", counted)
-    monkeypatch.setattr(checked_images, "_sound", {})
+    monkeypatch.setattr(image_references, "_sound", {})
     return seen
 
 

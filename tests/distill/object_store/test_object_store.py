@@ -25,8 +25,7 @@ from distill.errors import StorageError
 from distill.object_store import remote_store
 from distill.object_store.interface import ObjectStore, StoredObject
 from distill.object_store.local_store import LocalStore
-from distill.object_store.open_store import open_store
-from distill.object_store.probe import require_commits
+from distill.object_store.open_store import open_store, require_commits
 from distill.object_store.remote_store import RemoteStore
 from distill.object_store.retrying_store import RetryingStore
 

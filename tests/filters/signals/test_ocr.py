@@ -19,7 +19,7 @@ from distill.types import ImageRef, Sample, Trace
 from filters.apply import apply
 from filters.signals import registry
 from filters.signals.families.ocr import Ocr
-from filters.tables import measure, picture_texts, trace_index
+from filters.tables import measure, trace_index
 from filters.tables.workers import SERIAL
 
 pytestmark = pytest.mark.usefixtures("short_report")
@@ -107,14 +107,14 @@ def test_a_misreading_is_dropped_and_an_undecidable_trace_is_kept(
     assert {(one.done, one.total) for one in told if one.stage == "filter: ocr"} == {(1, 3), (2, 3), (3, 3)}
     # Other traces about the same pictures read nothing again but what could not be read.
     reads: list[int] = []
-    original = picture_texts.read_missing
+    original = measure.read_missing
 
     def counted(*values: Any, run_tasks: Callable[..., Any], **options: Any) -> None:
         original(
             *values, run_tasks=lambda work, tasks, lost: (reads.append(1) or work(task) for task in tasks), **options
         )
 
-    monkeypatch.setattr(picture_texts, "read_missing", counted)
+    monkeypatch.setattr(measure, "read_missing", counted)
     more = [*traces, trace(samples["one"], "19", "The price of Cheese is 19.", k=2)]
     generate_folder(run, samples.values(), more)
     apply(recipe(folder, RULE), run)
@@ -137,7 +137,7 @@ def test_rows_that_were_measured_elsewhere_need_no_image_again(
     index = trace_index.index(run / "generate", folder / "parts", 10_000, SERIAL)
     assert [digest] == list(index.digests)
     asked: list[Any] = []
-    monkeypatch.setattr(picture_texts, "read_missing", lambda refs, *_, **__: asked.extend(refs))
+    monkeypatch.setattr(measure, "read_missing", lambda refs, *_, **__: asked.extend(refs))
     told: list[tuple[int, int]] = []
     measure.measure(index, extractors, elsewhere, on_done=lambda *counts: told.append(counts))
     assert told == [(len(traces), len(traces))] and not asked

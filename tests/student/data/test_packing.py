@@ -190,7 +190,7 @@ def test_rows_stay_apart_where_a_decoder_layer_passes_no_bounds_on(world: Path, 
 
 
 def _without_bounds(forward: Any, *args: Any, **options: Any) -> torch.Tensor:
-    return forward(*args, **{name: value for name, value in options.items() if name not in recurrent._BOUNDS})
+    return forward(*args, **{name: value for name, value in options.items() if name not in recurrent.OF_LINES})
 
 
 def test_best_fit_loses_no_place_and_overfills_no_bin():
