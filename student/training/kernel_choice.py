@@ -19,7 +19,7 @@ from student.distributed import processes
 from student.models import kernels
 from student.models.freeze import plain_model
 from student.models.parts import Parts
-from student.training.step_dataset import FAILED, MICRO_BATCHES, PAIR, TEACHER, StepDataset
+from student.training.step_dataset import MICRO_BATCHES, PAIR, TEACHER, StepDataset
 
 KINDS = ("none", "compile", "liger")
 _STEPS = 3
@@ -46,10 +46,7 @@ def choose(
 
     `model`: the student without the wrapper of its adapters. Raises what making the rows of a step raises.
     """
-    items = [steps[number] for number in range(min(_STEPS, len(steps.plan)))]
-    for item in items:
-        if FAILED in item:
-            raise item[FAILED]
+    items = [steps.made(number) for number in range(min(_STEPS, len(steps.plan)))]
     batches = [micro_batch for item in items for micro_batch in item[MICRO_BATCHES]]
     student.to(device).train()
     plain: Any = plain_model(student)

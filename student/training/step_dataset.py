@@ -154,11 +154,12 @@ class StepDataset(Dataset[dict[str, Any]]):
 
     def __getitem__(self, step: int) -> dict[str, Any]:
         try:
-            return self._made(step)
+            return self.made(step)
         except DistillError as error:
             return {FAILED: error}
 
-    def _made(self, step: int) -> dict[str, Any]:
+    def made(self, step: int) -> dict[str, Any]:
+        """A step; raises the error of one that cannot be made."""
         planned, parts = self.plan[step], self.parts
         rows = self.rows_of([step])
         learned = (example for row in rows if not (example := self._examples.rows[row]).row.rejected)

@@ -15,7 +15,7 @@ from torch import nn
 from distill.errors import DistillError, first_line
 from distill.machine import gpu_memory
 from student.distributed import processes
-from student.training.step_dataset import FAILED, MICRO_BATCHES, PARTS, STEP, StepDataset
+from student.training.step_dataset import MICRO_BATCHES, PARTS, STEP, StepDataset
 
 _REMEDY = (
     "set gradient_checkpointing = true, or a smaller micro_batch_tokens or max_length, or stages.lora; "
@@ -39,7 +39,7 @@ class Halving:
         while True:
             if item[PARTS] < self._steps.parts:
                 # Made before memory ran out, perhaps by a worker process.
-                item = self._made(item[STEP])
+                item = self._steps.made(item[STEP])
             try:
                 return passes(item[MICRO_BATCHES])
             except torch.OutOfMemoryError as error:
@@ -55,18 +55,12 @@ class Halving:
                 f"step {step} does not fit the memory of process {processes.rank()} ({reason}); {_REMEDY}"
             )
         self._steps.halve()
-        if len(self._made(item[STEP])[MICRO_BATCHES]) == len(item[MICRO_BATCHES]):
+        if len(self._steps.made(item[STEP])[MICRO_BATCHES]) == len(item[MICRO_BATCHES]):
             raise DistillError(
                 f"step {step} does not fit the memory, even with one row in each pass ({reason}); {_REMEDY}"
             )
         gpu_memory.free_unused()
         self._on_notice(f"out of memory at step {step}: from here on each micro-batch is {self._steps.parts} passes")
-
-    def _made(self, step: int) -> dict[str, Any]:
-        item = self._steps[step]
-        if FAILED in item:
-            raise item[FAILED]
-        return item
 
 
 def sum_in_float32(model: nn.Module, passes: int) -> None:

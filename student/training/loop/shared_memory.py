@@ -6,9 +6,9 @@ dies of a bus error when this memory is full.
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from student.training.step_dataset import StepDataset
@@ -24,7 +24,9 @@ def affordable(workers: int, steps: "StepDataset", on_notice: Callable[[str], No
     """At most `workers`: as many as there is room for. `on_notice` gets a sentence where these are fewer."""
     if not workers or not len(steps) or not folder.is_dir():
         return workers
-    step_bytes = sum(tensor.numel() * tensor.element_size() for tensor in _tensors(steps[0]))
+    from torch.utils._pytree import tree_iter
+
+    step_bytes = sum(value.nbytes for value in tree_iter(steps[0]) if hasattr(value, "element_size"))
     # One more is in use, and one on its way to the device.
     free = shutil.disk_usage(folder).free
     result = min(workers, int((free / (_MARGIN * max(1, step_bytes)) - 2) // _PREFETCHED))
@@ -36,13 +38,3 @@ def affordable(workers: int, steps: "StepDataset", on_notice: Callable[[str], No
             "start a container with --shm-size=2g, or --ipc=host, for more"
         )
     return result
-
-
-def _tensors(value: Any) -> Iterator[Any]:
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        for each in value:
-            yield from _tensors(each)
-    elif hasattr(value, "element_size"):
-        yield value

@@ -21,7 +21,7 @@ from distill.errors import RecipeError, TeacherError
 from distill.machine import event_loop
 from distill.recipe.sections.managed_server import Server
 from distill.types import ImageRef, Sample
-from teacher.engines.export_calls import ask_export
+from teacher.engines.export_calls import ExportServer, ask_export
 from teacher.engines.processes.guarded_process import GuardedProcess
 from teacher.engines.processes.ports import reserve_port
 from teacher.engines.processes.server_process import ServerProcess
@@ -31,15 +31,6 @@ COMMAND = "DISTILL_LLAMA_SERVER"
 _START_TIMEOUT_S = 300.0
 _MARKER = "<__media__>"  # of servers that do not name theirs
 _CONTEXT_STEP = 256  # llama.cpp rounds a context up to it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlamaServer:
-    """A server while it lives."""
-
-    engine: str
-    ask: Callable[[Sequence[Sample]], list[tuple[list[int], list[int]]]]
-    """Token ids of the prompts, image tokens included, and of greedy replies, the end of the turn included."""
 
 
 def find_llama_server() -> list[str]:
@@ -63,7 +54,7 @@ def serve_gguf(
     max_new_tokens: int,
     picture: Callable[[ImageRef], bytes],
     image_ids: Sequence[int],
-) -> Iterator[LlamaServer]:
+) -> Iterator[ExportServer]:
     """A server of two GGUF files that lives while the block lasts.
 
     `picture` makes the PNG that is sent; llama.cpp replaces `image_ids` in a prompt by its own image tokens. Raises
@@ -91,7 +82,8 @@ def serve_gguf(
     with event_loop.Runner() as runner:
         try:
             runner.run(server.start())
-            yield LlamaServer(engine=runner.run(client.engine()), ask=lambda samples: runner.run(client.ask(samples)))
+            engine = runner.run(client.engine())
+            yield ExportServer(engine=engine, url=server.url, ask=lambda samples: runner.run(client.ask(samples)))
         finally:
             runner.run(server.close())
     shutil.rmtree(folder, ignore_errors=True)  # after an error its log is still to be read

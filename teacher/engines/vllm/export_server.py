@@ -9,9 +9,8 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,25 +25,13 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.managed_server import Server
 from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
-from teacher.engines.export_calls import ask_export
+from teacher.engines.export_calls import ExportServer, ask_export
 from teacher.engines.http.server_info import server_version
 from teacher.engines.vllm.vllm_options import interpreter, is_script, last_object, render, run_script
 from teacher.engines.vllm.vllm_server import Servers
 from teacher.messages.prompts import Prompt, image_part, messages
 
 PYTHON = "DISTILL_VLLM_PYTHON"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportServer:
-    """A server of a checkpoint while it lives."""
-
-    engine: str
-    """Its name and version."""
-    url: str
-    """Where it speaks the OpenAI protocol; it calls its model SERVED_NAME."""
-    ask: Callable[[Sequence[Sample]], list[tuple[list[int], list[int]]]]
-    """Token ids of the prompts, image tokens included, and of greedy replies, the end of the turn included."""
 
 
 _MODULE = ["-m", "vllm.entrypoints.openai.api_server"]
@@ -117,7 +104,7 @@ def find_server(recipe: Recipe, *, probe: bool = True) -> Server:
 def serve_export(
     checkpoint: Path, *, server: Server, arguments: Mapping[str, Any], max_new_tokens: int, max_pixels: int
 ) -> Iterator[ExportServer]:
-    """A server of `checkpoint` that lives while the block lasts.
+    """A server of `checkpoint` that lives while the block lasts; it calls its model SERVED_NAME.
 
     Raises TeacherError when it does not start, with the end of its log, or refuses a request.
     """
