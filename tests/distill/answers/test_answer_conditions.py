@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 
 from distill.answers import judge
+from distill.answers.answer_types import looks_like
+from distill.answers.consistency import compare_conclusion
+from distill.answers.final_answer import final_answer
 
 CORRECT, WRONG, UNDECIDED = "correct", "wrong", "undecided"
 LIGHT, BED, DOOR = "Is the light on?", "Is the cat on the bed?", "Ist die Tür offen?"
@@ -13,6 +16,7 @@ MONTH, TRUCKS, CHANGE = (
     "How many trucks are there?",
     "What was the change in sales?",
 )
+SHARES = "What percent of phones use Android and iOS?"
 ALL = ["red", "blue", "green", "all of the above"]
 
 Case = tuple[str, str, str, dict[str, Any]]
@@ -271,6 +275,59 @@ FAMILIES: dict[str, list[Case]] = {
         case("swing his bat", "swing the bat", CORRECT),
         case("Rome, Paris", "Rome", UNDECIDED),
     ],
+    "an option with one letter less, beside one that differs in five": [
+        case("granite", "A", CORRECT, options=["granitte", "magnetite"]),
+        case("granitte", "A", CORRECT, options=["granite", "garnet"]),
+    ],
+    "a span of time needs the half of the day": [
+        case("3 pm to 5 pm", "from 3:00 pm to 5:00 pm", CORRECT, answer_type="text"),
+        case("3:10 to 5:10", "3:10 pm to 5:10 pm", UNDECIDED, answer_type="text"),
+        case("3:10 pm to 5:20 pm", "3:10 pm to 5:10 pm", WRONG, answer_type="text"),
+    ],
+    "numbers belong to the names of the question": [
+        case("Phones: Android 71%, iOS 27%", "71%, 27%", CORRECT, answer_type="list", question=SHARES),
+        case("iOS 27%, Android 71%", "71%, 27%", CORRECT, answer_type="list", question=SHARES),
+        case("iOS 71%, Android 27%", "71%, 27%", UNDECIDED, answer_type="list", question=SHARES),
+        case("use Android 71%, iOS 27%", "71%, 27%", CORRECT, answer_type="list", question=SHARES),
+    ],
+    "powers of units in words": [
+        case("5 meters cubed", "5 m^3", CORRECT),
+        case("5 meters squared", "5 m^2", CORRECT),
+        case("5 meters cubed", "5 m^2", WRONG),
+        case("5 apples squared", "5 m^2", UNDECIDED),
+    ],
+    "equal numbers of different things are several numbers": [
+        case("There are 7 apples and 7 pears on it", "7", UNDECIDED, answer_type="number"),
+        case("7 apples and again 7 apples", "7", CORRECT, answer_type="number"),
+        case("7 7", "7", UNDECIDED, answer_type="number"),
+        case("7 and 7", "7", CORRECT, answer_type="number"),
+    ],
+    "mil is a million, and may be a thousand": [
+        case("five mil", "5000000", CORRECT),
+        case("five mil", "5000", UNDECIDED),
+        case("five mil", "50", WRONG),
+    ],
+    "a correction counts, and a check that confirms": [
+        case("It is 6. Wait, let me check. Yes, it is correct.", "6", CORRECT),
+        case("It is 6. Wait, let me check. It is 7.", "6", WRONG),
+        case("It is 6. Wait, let me check. Yes, that is wrong.", "6", UNDECIDED),
+        case("Wait, it is 6.", "6", CORRECT),
+    ],
+    "a number of another year or case is open": [
+        case("Last year it was 5.", "5", UNDECIDED, answer_type="number", question="What is it?"),
+        case("Last year it was 5.", "5", CORRECT, answer_type="number", question="What was it last year?"),
+        case("Last year it was 5.", "abc", WRONG, answer_type="number", question="What is it?"),
+        case("In 2019 it was 5.", "5", UNDECIDED, answer_type="number", question="What was it in 2020?"),
+        case("In 2020 it was 5.", "5", CORRECT, answer_type="number", question="What was it in 2020?"),
+        case("It would be 5 if it rained.", "5", UNDECIDED, answer_type="number", question="What is it?"),
+        case("It would be 5 if it rained.", "5", CORRECT, answer_type="number", question="What would it be?"),
+        case("It would be 7 if it rained. It is 5.", "5", CORRECT, answer_type="number", question="What is it?"),
+    ],
+    "a share has its percentage": [
+        case("1/2", "50%", CORRECT),
+        case("2/2", "100%", UNDECIDED),
+        case("it fell by 5%", "5%", CORRECT, question="By how much did the growth fall?"),
+    ],
 }
 
 
@@ -288,3 +345,40 @@ def test_comparisons_of_items_and_numbers_of_a_text_are_bounded() -> None:
     assert judge(listed("w", 143), listed("a", 7), "list").reason == "too_many_items"
     assert judge("2 3 " * 100, "7").verdict == WRONG
     assert judge("2 3 " * 100 + "2", "7").verdict == UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "marked"),
+    [
+        ("İstanbul. The answer is 5", "5", True),
+        ("Die anſwer. The answer is 5", "5", True),
+        ('"answer": "Lisbon"', "Lisbon", True),
+        ('"Exit" is on it', 'Exit" is on it', False),
+        ("so it is \\boxed", "so it is \\boxed", False),
+        ("Lisbonです", "Lisbon", False),
+    ],
+)
+def test_an_answer_is_found_in_rare_letters_and_forms(text: str, answer: str, marked: bool) -> None:
+    found = final_answer(text)
+    assert (found.text, found.marked) == (answer, marked)
+
+
+@pytest.mark.parametrize(
+    ("gold", "kind", "known"),
+    [
+        ("3", "date", False),
+        ("noon", "number", False),
+        ("3:30", "time", True),
+        ("3", "number", True),
+        ("3", "text", True),
+    ],
+)
+def test_a_gold_answer_looks_like_its_type(gold: str, kind: str, known: bool) -> None:
+    assert looks_like(gold, kind) is known
+
+
+def test_a_rationale_that_concludes_another_choice_contradicts_its_answer() -> None:
+    options = ["red", "blue", "green"]
+    assert compare_conclusion("We look at it. So it is blue.", "B", "choice", options) == "agrees"
+    assert compare_conclusion("We look at it. So it is blue.", "A", "choice", options) == "contradicts"
+    assert compare_conclusion("We look at it. Blue!", "A", "choice", options) is None
