@@ -337,7 +337,7 @@ def _quantity(match: re.Match[str], text: str) -> Quantity | None:
         readings, decimals = (Decimal(match["digits"].replace(".", "")),), 0
     if tail.other_factor is not None and tail.other_factor >= _THOUSAND and "," in match["digits"] and decimals:
         tail.factor, tail.other_factor = tail.other_factor, None  # 3,2 mil is Spanish
-    sign = -1 if ((match["sign"] or "")[:1] in ("-", "m", "M", "n", "N") and match["sign"]) or match["sign2"] else 1
+    sign = -1 if match["sign2"] or (match["sign"] or "+").strip() != "+" else 1
     scaled = [sign * reading * tail.factor for reading in readings]
     if alternative is not None:
         scaled.append(scaled[0] * alternative)
@@ -377,7 +377,8 @@ def read_context(text: str, start: int, end: int) -> dict[str, Any]:
     if _PLUS.match(text, end) is not None:
         return {"bound": True}
     before = text[max(0, start - 24) : start].rstrip()
-    if not before:
+    # What a pattern finds ends with a letter or one of a few signs.
+    if not (before[-1:].isalpha() or before[-1:] in "≠=<>≤≥."):
         return {}
     negated = _NEGATED.search(before) is not None
     return {

@@ -131,4 +131,4 @@ def wins_comparison(text: str, gold: Sequence[str], question: str) -> bool:
         return False
     first, second = (_words(stated[name]) for name in ("first", "second"))
     winner, loser = (first, second) if sign == asked else (second, first)
-    return winner == [*gold] and loser != winner and {*loser} <= {*_words(question)}
+    return winner == [*gold] and {*loser} <= {*_words(question)}

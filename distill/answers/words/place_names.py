@@ -110,7 +110,7 @@ def _country_codes() -> dict[str, tuple[str, str]]:
     codes: dict[str, tuple[str, str]] = {}
     for language in _LANGUAGES:
         for code, name in Locale(language).territories.items():
-            if len(code) == 2 and code.isalpha() and code not in ("EU", "EZ", "UN", "XA", "XB", "QO", "ZZ"):
+            if code.isalpha() and code not in ("EU", "EZ", "UN", "XA", "XB", "QO", "ZZ"):
                 codes.setdefault(_plain(name), (code, language))
                 codes.setdefault(_plain(re.sub(r"\s*\(.*\)|\s*\[.*\]", "", name)), (code, language))
     for language in _LANGUAGES:
