@@ -3,6 +3,7 @@
 Data goes to stdout, progress to stderr. Heavy packages are imported inside the verbs only.
 """
 
+import _thread
 import atexit
 import contextlib
 import errno
@@ -37,6 +38,8 @@ _NO_ROOM = (
     *("shared memory object", "raise your shared memory limit", "failed to map segment"),
 )
 """What Python, torch, DuckDB and the loader say in errors of their own kinds where memory or threads are limited."""
+_THREADS = 32
+"""More than Arrow, DuckDB and torch start on two cores: 8 that read files, and one or two each for a core."""
 _NEEDS_ROOM = (
     "the system gives no more memory or threads ({error}); what was written before stays valid: raise the limit "
     "(ulimit -v, ulimit -u, or the limits of the container and its /dev/shm), then run the same command again"
@@ -55,6 +58,7 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         try:
+            _require_threads()
             with interrupts.unmasked():
                 return super().invoke(ctx)
         except DistillError as error:
@@ -88,6 +92,16 @@ class Commands(TyperGroup):
             processes.hold_back()
         say(f"distill: {error}")
         ctx.exit(error.exit_code)
+
+
+def _require_threads() -> None:
+    """Raise RuntimeError where the system refuses the threads of a command: Arrow would wait for its own for ever."""
+    go_on = threading.Event()
+    try:
+        for _ in range(_THREADS):
+            _thread.start_new_thread(go_on.wait, ())
+    finally:
+        go_on.set()
 
 
 def _no_room(error: Exception) -> DistillError | None:

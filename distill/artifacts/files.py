@@ -51,7 +51,8 @@ _REMEDIES: Final = (
     (_numbers("ENAMETOOLONG"), "choose a place with a shorter name"),
     (_numbers("ENOSPC", "EDQUOT"), _FREE_SPACE),
     (_numbers("ENOLCK", "ENOSYS", "EOPNOTSUPP", "ENOTSUP"), "choose a place on a file system that has locks"),
-    (_numbers("EROFS", "EACCES", "EPERM"), "fix the permissions, or choose a place that can be written,"),
+    (_numbers("EROFS"), "make the file system writable, or choose a place that can be written,"),
+    (_numbers("EACCES", "EPERM"), "fix the permissions, or choose a place that can be written,"),
     (
         _numbers(
             *("EIO", "ESTALE", "ENOTCONN", "ETIMEDOUT", "ENODEV", "ENXIO", "ENOLINK"),

@@ -58,6 +58,15 @@ def test_a_soft_limit_of_processor_time_ends_a_command_in_order_and_once() -> No
     assert ended == (152, "(2000, 2000)", "distill: the limit of processor time (ulimit -t) is reached\n")
 
 
+def test_a_system_that_gives_few_threads_is_one_message_and_no_wait_for_ever() -> None:
+    """Arrow waits for a thread that it cannot start."""
+    loaded = "import resource, distill.__main__, distill.cli, distill.recipe.loading\n"
+    limited = "os.getuid() or os.setuid(54321)\nresource.setrlimit(resource.RLIMIT_NPROC, (8, 8))\n"
+    ended = checked("    print('began')\n", before=loaded + limited)
+    assert ended[:2] == (1, "") and "the system gives no more memory or threads (can't start new thread)" in ended[2]
+    assert "ulimit -u" in ended[2]
+
+
 def test_a_signal_that_comes_inside_of_a_destructor_is_not_lost() -> None:
     """As inside of the callbacks that follow each import."""
     ended = checked(
