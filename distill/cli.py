@@ -24,7 +24,7 @@ from distill.command_line import planning, recipes, results, stages
 from distill.commands.progress import hide_secrets, open_closed_streams, say, show
 from distill.errors import DistillError, StorageError, first_line
 from distill.machine import bytecode, gpu_memory, interrupts
-from distill.machine.child_process import interrupt
+from distill.machine.child_process import available_cores, interrupt
 from distill.redact import encodable
 from distill.reports import text_table
 from student.distributed import processes
@@ -38,8 +38,8 @@ _NO_ROOM = (
     *("shared memory object", "raise your shared memory limit", "failed to map segment"),
 )
 """What Python, torch, DuckDB and the loader say in errors of their own kinds where memory or threads are limited."""
-_THREADS = 32
-"""More than Arrow, DuckDB and torch start on two cores: 8 that read files, and one or two each for a core."""
+_READING_THREADS, _CORE_THREADS, _MOST_THREADS = 8, 12, 256
+"""More than Arrow, DuckDB and torch start: some that read files, and a few for each core."""
 _NEEDS_ROOM = (
     "the system gives no more memory or threads ({error}); what was written before stays valid: raise the limit "
     "(ulimit -v, ulimit -u, or the limits of the container and its /dev/shm), then run the same command again"
@@ -98,7 +98,7 @@ def _require_threads() -> None:
     """Raise RuntimeError where the system refuses the threads of a command: Arrow would wait for its own for ever."""
     go_on = threading.Event()
     try:
-        for _ in range(_THREADS):
+        for _ in range(min(_MOST_THREADS, _READING_THREADS + _CORE_THREADS * available_cores())):
             _thread.start_new_thread(go_on.wait, ())
     finally:
         go_on.set()
