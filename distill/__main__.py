@@ -10,6 +10,8 @@ ON_WINDOWS: Final = ("filter", "view", "status", "explain")
 """Commands that need no signals and process groups of POSIX."""
 _COLLECT_AFTER: Final = (20_000, 50, 100)
 """The default, after every 700 new objects, takes a tenth of the CPU time of a start and of generate, for nothing."""
+_OBJECTS_OF_START: Final = 150_000
+"""Modules and classes make so many objects, which stay to the end: no search for cycles looks at them."""
 
 _INSTALL: Final = "run the Python that has cot-distill, or install it there: pip install cot-distill"
 
@@ -21,7 +23,8 @@ def main() -> None:
             f"distill: on Windows there are the commands {', '.join(ON_WINDOWS)}; for {sys.argv[1]} use WSL 2, "
             "or the Docker images (docs/docker.md)"
         )
-    gc.set_threshold(*_COLLECT_AFTER)
+    gc.set_threshold(_OBJECTS_OF_START, *_COLLECT_AFTER[1:])
+    gc.callbacks.append(_begin_to_collect)
     try:
         from distill.machine import interrupts
 
@@ -46,6 +49,13 @@ def main() -> None:
         if not (fault := _fault_of_install(error)):
             raise
         sys.exit(f"distill: {fault}")
+
+
+def _begin_to_collect(_phase: str, _info: dict[str, int]) -> None:
+    """At the first search for cycles: leave out the objects of the start, and search more often."""
+    gc.callbacks.remove(_begin_to_collect)
+    gc.freeze()
+    gc.set_threshold(*_COLLECT_AFTER)
 
 
 def _fault_of_install(error: ImportError) -> str:

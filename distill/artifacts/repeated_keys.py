@@ -18,7 +18,8 @@ def repeated_key(data: bytes, value: Any) -> str | None:
     `value` is the same text, read. Most texts have as many colons after a quote as keys, so they are not read again.
     """
     try:
-        if len(_COLON.findall(data)) == _count_keys(value):
+        keys = _count_keys(value)
+        if data.count(b":") == keys or len(_COLON.findall(data)) == keys:
             return None
     except RecursionError:
         pass  # a value of a thousand levels

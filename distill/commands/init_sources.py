@@ -281,8 +281,8 @@ def read_table(
     table, guessed = _guess(table, given, folder / "questions.jsonl", settings, lines)
     answer = guessed.columns.get("answer")
     if guessed.format == "scienceqa" and isinstance(answer, str) and not table.hub and table.kind != SHARDS:
-        table, said = guessed_choices.with_letters(table, answer, folder / "answers.jsonl")
-        lines += said
+        table, notes = guessed_choices.with_letters(table, answer, folder / "answers.jsonl")
+        lines += notes
     values = values if table.files[0].parent != folder else {"source": str(table.files[0])}
     if guessed.images_root == folder.resolve():  # the table was made here, and its rows hold their images
         guessed = replace(guessed, images_root=(given if given.is_dir() else given.parent).resolve())

@@ -211,6 +211,8 @@ def _each_question(read: _Format) -> _Format:
     """A format of rows with one question, for rows that may have several about the same images."""
 
     def read_each(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
+        if isinstance(values.get(source.columns.question), str):
+            return read(values, source)
         parsed = [read(row, source) for row in asked_rows(values, source.columns.question, source.columns.answer)]
         if len(parsed) == 1:
             return parsed[0]

@@ -86,7 +86,9 @@ _EMPTY = (None, "", b"")
 
 def _cells(column: str, value: Any, *, required: bool) -> tuple[ImageCell, ...]:
     """The images that one cell of a table holds."""
-    if isinstance(value, str) and value.lstrip().startswith("["):
+    if isinstance(value, str):
+        if value and not value.lstrip().startswith("["):
+            return (ImageCell(column=column, index=0, value=value),)
         value = parse_json_list(value)
     items = value if isinstance(value, list) else [value]
     cells = tuple(ImageCell(column=column, index=index, value=item) for index, item in enumerate(items))

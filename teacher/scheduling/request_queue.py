@@ -38,6 +38,8 @@ class RequestQueue:
         change of the expected number of traces; at first only teachers without `after` have expected traces.
         """
         self.policy = policy
+        self._comes_after = policy.teacher.after is not None
+        """Whether the traces are expected only as they come, because another teacher decides on them."""
         self._on_done, self._on_found, self._on_expect = on_done, on_found, on_expect
         self._lengths = Lengths()
         self._window = Window(samples, self._lengths)
@@ -201,11 +203,6 @@ class RequestQueue:
         else:
             # What follows from a trace goes first: its sample is then soon finished, its image still at hand.
             self._ready.extendleft(reversed(new_requests))
-
-    @property
-    def _comes_after(self) -> bool:
-        """Whether the traces are expected only as they come, because another teacher decides on them."""
-        return self.policy.teacher.after is not None
 
     def _wake(self, sample_id: str) -> None:
         sample = self._held.pop(sample_id, None)

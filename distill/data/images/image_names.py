@@ -4,6 +4,7 @@ import os
 import posixpath
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from distill.data.images.image_suffixes import has_image_suffix
@@ -14,6 +15,7 @@ _MOST_FILES = 500_000
 """A larger folder is searched in part."""
 
 
+@lru_cache(maxsize=1 << 12, typed=True)  # several rows in a row ask about one image
 def possible_names(cell: str | int) -> tuple[str, ...]:
     """The files that a cell may mean, the likeliest first."""
     text = str(cell).removeprefix("file://")

@@ -41,6 +41,8 @@ class ImageReferences:
         """A reference to one image that has been decoded once. Raises ImageError."""
         value = cell.value
         part = image_cells.WHOLE
+        if type(value) is str and not row.table:  # a path in a table of text, as in most rows
+            return self._file(possible_names(value), part, decode=self._decode(row.number))
         if isinstance(value, dict) and isinstance(value.get("bytes"), Base64Image):
             value = value["bytes"]
         if isinstance(value, dict) and not value.get("bytes") and isinstance(value.get("path"), str):

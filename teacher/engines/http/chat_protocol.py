@@ -223,7 +223,7 @@ class ResponseReader:
         """A short text; a number counts as one, for stop tokens have numbers."""
         if value is None:
             return ""
-        if isinstance(value, str | int) and not isinstance(value, bool):
+        if type(value) is str or type(value) is int:
             return redact.cut(str(value), _WORD_CHARACTERS)
         self._note(name, value)
         return ""
