@@ -307,10 +307,10 @@ def read_table(
         values["images_root"] = str(guessed.images_root)
     if root is None:
         named = [", ".join(f"{role} = {name!r}" for role, name in columns.items())] if columns else []
-        said = "; ".join([guessed.format, *named])
+        read_as = "; ".join([guessed.format, *named])
         lines.append(f"{table.label}: columns {', '.join(map(repr, guessed.names))}")
         lines += guessed_columns.unread_tables(table, Path(values["source"]))
-        lines.append(f"guessed: format {said} (--column image=NAME changes one)")
+        lines.append(f"guessed: format {read_as} (--column image=NAME changes one)")
         if not columns.get("answer") and guessed.format in ("plain", "scienceqa"):
             columns_left = " or ".join(map(repr, guessed.rest[:_SHOWN]))
             hint = f"; if {columns_left} holds them, give --column answer=NAME" if columns_left else ""
