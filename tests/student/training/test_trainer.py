@@ -315,7 +315,7 @@ def test_a_resumed_stage_that_fails_leaves_no_process_behind(
     def lose(data: StepDataset, step: int) -> None:
         raise DataError(f"step {step} is lost")
 
-    monkeypatch.setattr(StepDataset, "_made", lose)
+    monkeypatch.setattr(StepDataset, "made", lose)
     with pytest.raises(DataError, match="step 1 is lost"):
         Run.fit(_extended(run), workers=2)
     assert multiprocessing.active_children() == []
