@@ -19,6 +19,7 @@ from distill.artifacts.json_lines import BLANK, Check, Damaged, no_check, scan
 from distill.artifacts.manifest import MANIFEST, Manifest
 from distill.errors import DataError, DistillError
 from distill.local_paths import as_argument
+from distill.reports.text_table import counted
 from distill.run_log import LOG, OLDER
 from distill.trace_records.trace_lines import trace_fault
 
@@ -174,9 +175,9 @@ def _line_cost(path: Path, count: int) -> str:
     if not count:
         return "no record is lost"
     if path.parent.parent.name == "generate":
-        return f"at most {count:,} traces are asked again"
+        return f"the next run asks for at most {counted(count, 'trace')} again"
     if path.name == "replies.jsonl":
-        return f"at most {count:,} questions are asked again"
+        return f"the next run asks at most {counted(count, 'question')} again"
     if path.name in _RECORDS:
         return "these lines of a record are lost, and nothing is made from it"
     return "what they held is made again"
@@ -189,16 +190,16 @@ def _is_record(manifest: Manifest, name: str) -> bool:
 def _cost(manifest: Manifest, name: str, output: Output, records: int) -> str:
     """What the damage to an output of a finished stage costs; `records` are whole in it."""
     if manifest.stage == "generate" and "/part-" in name:
-        return f"{max(0, (output.count or 0) - records):,} traces are asked again"
+        return f"the next run asks for {counted(max(0, (output.count or 0) - records), 'trace')} again"
     if manifest.stage.startswith("train "):
         if _is_record(manifest, name):
             return "nothing is made from it"
         steps = manifest.counts.get("steps", 0)
         return f"the stage is trained again: {steps:,} steps, which took {manifest.seconds:,.0f} s"
     if manifest.stage == "filter" and "/part-" in name and not name.startswith("dataset/"):
-        return f"{output.count or 0:,} rows are measured again"
+        return f"the next run measures {counted(output.count or 0, 'row')} again"
     if name == "replies.jsonl":
-        return f"up to {manifest.counts.get('predictions', 0):,} questions are asked again"
+        return f"the next run asks at most {counted(manifest.counts.get('predictions', 0), 'question')} again"
     return "it is made again from what is there"
 
 

@@ -355,7 +355,7 @@ class _Watch:
         self.measured(rows, rows if reused else 0)
 
     def pictures_read(self, read: int, pictures: int) -> None:
-        """Report so many pictures of which OCR has read the text."""
+        """Report so many images of which OCR has read the text."""
         self._on_progress(Progress(stage="filter: ocr", done=read, total=pictures, unit="images"))
 
     def measured(self, rows: int, reused: int) -> None:

@@ -1,12 +1,12 @@
 """Overlap of one training source with evaluation sources, row by row (`filters.signals.families.contamination`):
 
 - pair: a row asks a test question about the same image, or both have no image and the same question;
-- image: a row shows a picture of the test set under another question;
-- text: a row asks in the words of a test question, about another picture. Templates do that; it is no leak.
+- image: a row shows an image of the test set under another question;
+- text: a row asks in the words of a test question, about another image. Templates do that; it is no leak.
 
-Every picture is decoded, so that a picture that was saved or resized again is found. A picture of one colour is no
+Every image is decoded, so that an image that was saved or resized again is found. An image of one colour is no
 leak by itself. The result is stored beside the indexes of the evaluation sources and is valid as long as the sources
-and their pictures are unchanged. `distill.planning.leakage` decides which sources are compared and what follows.
+and their images are unchanged. `distill.planning.leakage` decides which sources are compared and what follows.
 """
 
 import time
@@ -51,13 +51,13 @@ _FILES = pa.schema([("path", pa.string()), ("bytes", pa.int64()), ("modified_ns"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leak:
-    """A training row that shows a picture of an evaluation source, or asks one of its questions about it."""
+    """A training row that shows an image of an evaluation source, or asks one of its questions about it."""
 
     kind: str
     sample: str
     question: str
     picture: str
-    """Path of its first picture; empty when it has none."""
+    """Path of its first image; empty when it has none."""
     test_sample: str
     test_question: str
 
@@ -80,11 +80,11 @@ class Overlap:
     """Questions of the evaluation source."""
     pairs: int
     images: int
-    """Rows with a test picture under another question; pairs are not among them."""
+    """Rows with a test image under another question; pairs are not among them."""
     texts: int
-    """Rows in the words of a test question about another picture; no leak."""
+    """Rows in the words of a test question about another image; no leak."""
     touched: int
-    """Questions of the evaluation source whose picture a training row shows, or that one asks."""
+    """Questions of the evaluation source whose image a training row shows, or that one asks."""
     examples: tuple[Leak, ...] = ()
 
     @property
@@ -131,7 +131,7 @@ class Test:
     def leak(self, sample: Sample, groups: Sequence[int]) -> tuple[str, int, list[int]]:
         """The kind of a match, the row of the test question that matches best, and the rows of all that are met.
 
-        `groups`: the groups of test pictures that the sample shows.
+        `groups`: the groups of test images that the sample shows.
         """
         shown = set(groups) - self.index.plain_groups
         test_rows = sorted({row for group in shown for row in self.index.samples_of_group[group]})
@@ -206,7 +206,7 @@ def find(recipe: Recipe, name: str, tests: Sequence[Test], folder: Path, deadlin
 
 
 def _known(name: str, path: Path, files: Path, made_from: str) -> Leaks | None:
-    """The stored overlap, if sources and pictures are unchanged."""
+    """The stored overlap, if sources and images are unchanged."""
     try:
         table = read_columns(path)
         metadata = table.schema.metadata or {}
@@ -226,7 +226,7 @@ def _write(path: Path, table: pa.Table) -> None:
 
 
 def _compare(recipe: Recipe, name: str, tests: Sequence[Test], image_paths: set[str], deadline: float) -> Leaks:
-    """Compare every row with every test; the paths of the pictures are added to `image_paths`."""
+    """Compare every row with every test; the paths of the images are added to `image_paths`."""
     max_pixels = recipe.data[name].max_pixels
     groups: list[dict[str, int | None]] = [{} for _ in tests]
     leaks: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""A teacher scores given texts: the likelihood of each token, with the picture, without it, or both.
+"""A teacher scores given texts: the likelihood of each token, with the image, without it, or both.
 
 Every score is appended to a journal at once. So a killed run loses only the requests in flight, and the same command
 asks for the missing scores. Does not choose texts (distill/wiring/scored_traces.py) or use scores.
@@ -70,7 +70,7 @@ def score_texts(
     views: Sequence[str] = _VIEWS,
     on_done: Callable[[bool], None] = lambda reused: None,
 ) -> Counter[str]:
-    """Score each text in these views (with its picture, without), unless its journal in `folder` has the scores.
+    """Score each text in these views (with its image, without), unless its journal in `folder` has the scores.
 
     Gives the numbers of texts and views that have none, by reason. `on_done` is called for each text and view, with
     whether its score was there. Raises what `generate` raises for teachers that are not there or fail.

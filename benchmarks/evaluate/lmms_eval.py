@@ -110,7 +110,7 @@ def replies(found: dict[str, Any], questions: Path) -> dict[str, tuple[str, bool
 
 
 def standard(task: lmms_tasks.LmmsTask, folder: Path, python: Path) -> Path:
-    """A folder with lmms-eval's own ChartQA task over the questions of `task` that have one picture."""
+    """A folder with lmms-eval's own ChartQA task over the questions of `task` that have one image."""
     rows = [
         {
             "type": "human_test",

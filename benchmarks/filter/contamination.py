@@ -3,9 +3,9 @@
     python benchmarks/filter/contamination.py [--questions 700] [--seed 0] [--large 20000] [--examples 5]
 
 A test set of so many questions about charts, photographs, documents and plain text (question_edits.py and
-planted_leaks.py in tests/support/faults). Each is planted once as it is and twice edited, its picture saved or
-resized, among questions that look like it: about the same picture with a number, a name, a thing, a colour or an
-opposite exchanged or a negation added, and the same words about another picture. A third of all questions come
+planted_leaks.py in tests/support/faults). Each is planted once as it is and twice edited, its image saved or
+resized, among questions that look like it: about the same image with a number, a name, a thing, a colour or an
+opposite exchanged or a negation added, and the same words about another image. A third of all questions come
 without gold answers. An exchanged word that is in none of the matcher's lists is a kind of its own. Then the cost of
 a sample with four traces, and of the index, for a test set of `large` questions.
 Takes 70 s with `--questions 100 --large 100` (two shared cores).
@@ -85,7 +85,7 @@ def examples(cases: Iterable[Case], found: dict[int, str | None], count: int) ->
 
 
 def large(count: int, seed: int) -> None:
-    """A big test set without pictures: what the index and a question cost."""
+    """A big test set without images: what the index and a question cost."""
     chance = random.Random(seed)
 
     def question() -> str:

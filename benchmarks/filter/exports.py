@@ -2,8 +2,8 @@
 
     python benchmarks/filter/exports.py [--examples 2000 10000 40000]
 
-Each size runs in a process of its own on invented examples (300 words; every picture is shown twice, 11 kB each).
-CPU seconds are told besides wall seconds: what is left is the disk, for all pictures become files.
+Each size runs in a process of its own on invented examples (300 words; every image is shown twice, 11 kB each).
+CPU seconds are told besides wall seconds: what is left is the disk, for all images become files.
 Takes 21 s with `--examples 100 300` (two shared cores).
 """
 

@@ -3,7 +3,7 @@
     python benchmarks/filter/filter.py [--traces 10000 100000 1000000] [--words 300] [--folder DIR]
 
 Writes a finished generate stage of so many invented traces (four teachers in three domains, four to eight traces a
-question, shared pictures, some exact and near duplicates, some errors), filters it in a child process with one
+question, shared images, some exact and near duplicates, some errors), filters it in a child process with one
 worker, asks `distill explain` in fresh processes, and compares other policies on one thread. Memory is flat when the
 peak of 1M traces is that of 10k. CPU seconds are the process's: on a shared machine they say more than seconds.
 A million traces of 300 words are 4 GB of journals; --words 60 makes it 1.3 GB.

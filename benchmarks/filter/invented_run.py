@@ -1,6 +1,6 @@
 """A finished generate stage of invented traces, as large as wanted, for the benchmarks of the filter stage.
 
-Four teachers, three domains, four to eight traces a question, shared pictures; some texts say what another one said,
+Four teachers, three domains, four to eight traces a question, shared images; some texts say what another one said,
 exactly or but for the end, and some are cut.
 """
 

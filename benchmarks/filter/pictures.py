@@ -1,4 +1,4 @@
-"""How many copies of chart pictures are found, and how many charts that differ are taken for one.
+"""How many copies of chart images are found, and how many charts that differ are taken for one.
 
     python benchmarks/filter/pictures.py [--copies 2000] [--edited 2400] [--seed 0]
 
@@ -7,7 +7,7 @@ PNG), given 0.5 to 2 times its size, both, or is one of two copies of one origin
 title, a letter or a digit of a label, a value, a colour, or the order of two values; some are encoded or resized as
 well. A pair is found when the hashes propose it and the pixels confirm it; `told the same` is what the pixels alone
 say. `weight` is that of the pair nearest to the other verdict, which begins at 1. In the kinds that begin with "two",
-neither picture was made from the other.
+neither image was made from the other.
 Takes 22 s with `--copies 60 --edited 60` (two shared cores).
 """
 

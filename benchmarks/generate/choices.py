@@ -4,7 +4,7 @@
 
 One vLLM server (of the interpreter that DISTILL_VLLM_PYTHON names; default: .venv-vllm) serves a shipped tiny
 teacher, with prefix and image caches as they are by default. `distill generate` asks both ways in turns, each time
-about pictures that the server has not seen. Counted: prompt tokens as the server's answers say (what a hosted API
+about images that the server has not seen. Counted: prompt tokens as the server's answers say (what a hosted API
 charges), prompt tokens that the server looked up in its prefix cache and found there, traces a second of the whole
 command, and CPU seconds of server and client. Times of a shared machine are worth little; CPU and tokens are.
 Takes 30 s with `--rows 4 --rounds 1 --samples 2` (two shared cores). Needs vLLM.
@@ -60,7 +60,7 @@ def cpu_of_descendants() -> float:
 
 
 def write_questions(folder: Path, start: int, count: int, words: int) -> None:
-    """Questions of the tiny recipe from number `start` on, each about a picture of its own, longer by some words."""
+    """Questions of the tiny recipe from number `start` on, each about an image of its own, longer by some words."""
     table = duckdb.sql(
         f"select any_value(image.bytes), any_value(question) from '{measure.QUESTIONS}' "
         f"group by md5(image.bytes) order by md5(image.bytes) limit {count} offset {start}"

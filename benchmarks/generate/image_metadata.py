@@ -1,6 +1,6 @@
-"""What it costs to send pictures without metadata: CPU time of `images.portable` with and without that step.
+"""What it costs to send images without metadata: CPU time of `images.portable` with and without that step.
 
-`python benchmarks/generate/image_metadata.py` prints a line each for a photo of a phone, a small web picture and a
+`python benchmarks/generate/image_metadata.py` prints a line each for a photo of a phone, a small web image and a
 chart.
 Takes 2 s (two shared cores).
 """

@@ -2,7 +2,7 @@
 
     python benchmarks/generate/preflight.py [--rows 10000] [--width 640] [--height 480]
 
-The photographs are noisy crops of scikit-learn's sample pictures, so that they decode like photographs do.
+The photographs are noisy crops of scikit-learn's sample images, so that they decode like photographs do.
 Takes 6 s with `--rows 200` (two shared cores).
 """
 
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _photographs(folder: Path, count: int, width: int, height: int) -> float:
-    """Different pictures; their mean size in bytes."""
+    """Different images; their mean size in bytes."""
     chance = np.random.default_rng(0)
     pictures = load_sample_images().images
     total = 0

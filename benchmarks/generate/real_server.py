@@ -4,7 +4,7 @@
 
 One vLLM server (of the interpreter that DISTILL_VLLM_PYTHON names; default: .venv-vllm) serves a shipped tiny
 teacher. A bare client (benchmarks/generate/peers/bare_client.py: bodies encoded beforehand, a fixed number in flight,
-nothing written down) and the command `distill generate` take turns with the same requests: prompts, pictures, seeds,
+nothing written down) and the command `distill generate` take turns with the same requests: prompts, images, seeds,
 sampling. The bare client's number in flight is the best of a sweep made first.
 
 - steady: output tokens a second from the 10th to the 90th percentile of the completions. Ours by `created` of the

@@ -3,7 +3,7 @@
     python benchmarks/grounding/ocr.py --cache FOLDER [--pictures 360] [--seed 20261125] [--misses 0]
         [--pocket runs/pocket/pocket] [--questions 100]
 
-Two sets, reported apart. "apart" are the pictures and rationales of `ocr_pictures.py`, on which the rules were not
+Two sets, reported apart. "apart" are the images and rationales of `ocr_pictures.py`, on which the rules were not
 tuned. "pocket" are charts and receipts of the pocket world's test questions (a folder that its setup.py has made),
 with the rationales that the world's tool teacher writes of what was drawn, and the same with one misreading; its
 questions were looked at while the rules were written. Text is read once and kept in the cache.

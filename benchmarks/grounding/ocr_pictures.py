@@ -21,7 +21,7 @@ class Picture:
     layout: str
     png: bytes
     rows: dict[str, str]
-    """Labels and the values beside them, as they stand in the picture."""
+    """Labels and the values beside them, as they stand in the image."""
     before: str = ""
     after: str = ""
     """What stands around every value: a currency, a unit."""
@@ -31,7 +31,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """A rationale about a picture."""
+    """A rationale about an image."""
 
     picture: Picture
     question: str
@@ -40,11 +40,11 @@ class Said:
     """Empty where it is right; else number, other_row or name."""
 
 
-# --- pictures -------------------------------------------------------------------------------------------------------
+# --- images -------------------------------------------------------------------------------------------------------
 
 
 class Sheet:
-    """A picture that is being drawn."""
+    """An image that is being drawn."""
 
     def __init__(self, rng: random.Random, width: int, height: int) -> None:
         self.rng, self.image = rng, Image.new("RGB", (width, height), rng.choice(PAPERS))
@@ -58,7 +58,7 @@ class Sheet:
         self.pen.text((x, y), text, font=self.font(size), anchor=anchor, fill=fill or self.ink)
 
     def png(self) -> bytes:
-        """The encoded picture, one in two after what cameras and web pages do to one."""
+        """The encoded image, one in two after what cameras and web pages do to one."""
         image, rng = self.image, self.rng
         if rng.random() < 0.25:
             image = image.filter(ImageFilter.GaussianBlur(rng.uniform(0.3, 0.7)))
@@ -242,7 +242,7 @@ UNPRINTED: tuple[Callable[[random.Random], Picture], ...] = (curve, shapes)
 
 
 class Reader:
-    """What a rationale says of a picture: its readings, one of them misread."""
+    """What a rationale says of an image: its readings, one of them misread."""
 
     def __init__(self, picture: Picture, rng: random.Random, asked: list[str], fault: str) -> None:
         self.picture, self.rng = picture, rng
@@ -360,7 +360,7 @@ def of_text(r: Reader, asked: list[str]) -> Told:
 
 
 def said(picture: Picture, fault: str, seed: str) -> Said:
-    """One rationale about a picture; the same seed tells the same thing without and with its fault."""
+    """One rationale about an image; the same seed tells the same thing without and with its fault."""
     rng = random.Random(seed)
     kinds = [of_one, of_two, of_some, of_all] if len(picture.rows) > 2 else [of_one]
     pooled = any(picture.lines[0] in pool for pool in (SIGNS, STORES)) if picture.lines else False
@@ -374,7 +374,7 @@ def said(picture: Picture, fault: str, seed: str) -> Said:
 
 
 def make(count: int, seed: int) -> list[tuple[Picture, list[Said]]]:
-    """So many pictures, a sixth of them without printed values; each with a right rationale, and with a faulty one
+    """So many images, a sixth of them without printed values; each with a right rationale, and with a faulty one
     where its text could have been misread."""
     rng = random.Random(seed)
     made = []

@@ -1,9 +1,9 @@
-"""Draw docs/pocket.png: pictures of the pocket world with questions and the students' replies, right and wrong ones.
+"""Draw docs/pocket.png: images of the pocket world with questions and the students' replies, right and wrong ones.
 
     python benchmarks/project/pocket_pictures.py runs/pocket/run
 
 Takes the first two right and the first two wrong replies of the distilled student that have steps. Shows charts,
-receipts and notices only: they are drawn from free tables and plain words. The other pictures of that world are GPL-2
+receipts and notices only: they are drawn from free tables and plain words. The other images of that world are GPL-2
 and never become part of this project.
 """
 

@@ -26,7 +26,7 @@ from worlds import report_worlds as worlds
 
 from distill.ablation import report as ablate_report
 
-NOTES = re.compile(r'<p class="note">((?:Pictures were|Rationales are cut|[\d,]+ of [\d,]+ questions)[^<]*)</p>')
+NOTES = re.compile(r'<p class="note">((?:Images were|Rationales are cut|[\d,]+ of [\d,]+ questions)[^<]*)</p>')
 AXE = """axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violations.map((each) =>
     [each.id, each.impact, each.nodes.length, each.nodes[0].html.slice(0, 160), each.nodes[0].failureSummary]))"""
 FILTER = """(() => { const select = document.querySelector("#filters [name=verdict]"); if (!select) return null;

@@ -2,11 +2,11 @@
 
     python benchmarks/train/fit.py [--traces 256] [--words 120] [--hidden 256] [--layers 4] [--threads 1]
 
-A random student of tests/support/students/tiny_models.py reads made-up traces about random pictures. Each of its
+A random student of tests/support/students/tiny_models.py reads made-up traces about random images. Each of its
 batches is then fed to the whole model once more (logits for every position, as a plain forward makes them), and to
 the model without its output layer, which is the least that any likelihood costs. The three take turns; medians are
 shown.
-Preparing rows (chat template, tokens, pictures) is shown apart: a plain forward needs it just as much.
+Preparing rows (chat template, tokens, images) is shown apart: a plain forward needs it just as much.
 Takes 30 s with `--traces 16 --rounds 1 --hidden 64 --layers 2 --vocabulary 4000` (two shared cores).
 """
 
@@ -96,7 +96,7 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def traces(folder: Path, count: int, words: int) -> list[ScoredRow]:
-    """Traces of half to one and a half times so many words, two about each picture."""
+    """Traces of half to one and a half times so many words, two about each image."""
     found = []
     for number in range(count):
         path = tiny_models.picture(folder / f"{number // 2}.png", number // 2)

@@ -54,7 +54,7 @@ LEVELS = 64
 
 
 def write(folder: Path, count: int) -> None:
-    """`count` rows with one picture, every thirtieth with two, as embedded PNG files."""
+    """`count` rows with one image, every thirtieth with two, as embedded PNG files."""
     chance = np.random.default_rng(0)
     sink = None
     for start in range(0, count, 5000):
@@ -87,7 +87,7 @@ def png(number: int) -> bytes:
 
 
 def spelled(pixels: torch.Tensor) -> int:
-    """The number in the colour of a normalised picture, float[channels, height, width]."""
+    """The number in the colour of a normalised image, float[channels, height, width]."""
     levels = torch.round((pixels.mean((1, 2)) * 0.5 + 0.5) * 255 / 4).long().tolist()
     return sum(level * LEVELS**place for place, level in enumerate(levels))
 

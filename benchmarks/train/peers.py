@@ -10,7 +10,7 @@ without GPU: torch, torchvision and torchaudio of the same build for CPUs), and 
     python3.11 -m venv .peers/swift; .peers/swift/bin/pip install torch torchvision
     .peers/swift/bin/pip install ms-swift "qwen_vl_utils>=0.0.14"
 
-Equal for all: a random Qwen3-VL, rows with one picture, question and trace (the peers read our own export of them),
+Equal for all: a random Qwen3-VL, rows with one image, question and trace (the peers read our own export of them),
 tower and projector frozen, float32, AdamW, a constant learning rate, threads. Ways:
 
 - as it comes: steps of --batch rows in the order of the data. The peers checkpoint gradients, which is their default.

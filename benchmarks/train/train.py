@@ -7,7 +7,7 @@
 
 Contestants, each run in a process of its own, taking turns round by round:
 
-- trl: SFTTrainer as it comes. Columns `images` and `messages`, its collator (every picture is decoded and processed
+- trl: SFTTrainer as it comes. Columns `images` and `messages`, its collator (every image is decoded and processed
   in the batch that holds it), padding, gradient checkpointing, loss on the assistant alone.
 - trl tuned: checkpointing off, rows of like length in a batch, workers with --workers.
 - ours: a recipe and `student.train.train`.

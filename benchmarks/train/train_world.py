@@ -1,4 +1,4 @@
-"""Students and data for `train.py`, all made on the spot: shapes with random weights, pictures, questions.
+"""Students and data for `train.py`, all made on the spot: shapes with random weights, images, questions.
 
 `shapes` are the public sizes of the checkpoints that they are named after (their config.json on the hub), and one
 that a CPU trains in seconds. Nothing is downloaded and nothing sensible is learned: speed does not depend on what
@@ -123,7 +123,7 @@ SHAPES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One row of the data: a picture, what is asked of it, what is to be said."""
+    """One row of the data: an image, what is asked of it, what is to be said."""
 
     image: str
     question: str
@@ -193,7 +193,7 @@ def tokenizer() -> Any:
 def write_data(
     folder: Path, kind: str, shape: Shape, rows: int, *, seed: int, name: str, pictures: int | None = None
 ) -> None:
-    """`folder`/`name`.jsonl with so many rows in random order, their pictures in `folder`/images.
+    """`folder`/`name`.jsonl with so many rows in random order, their images in `folder`/images.
 
     `pictures`: so many different ones; None: each row has its own.
     """

@@ -23,7 +23,7 @@ LOADED = "[...document.images].every((image) => image.complete)"
 
 
 async def photograph(tab: Tab, address: str, out: Path) -> list[str]:
-    """Write the pictures; what the browser complained about."""
+    """Write the images; what the browser complained about."""
     for name, (path, ready) in PAGES.items():
         for screen, size in (("", DESKTOP), ("-phone", PHONE)):
             for shade, dark in (("", False), ("-dark", True)):

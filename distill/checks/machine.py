@@ -165,7 +165,7 @@ def _dataset_bytes(context: CheckContext) -> float:
     if survey is None or context.is_done("filter"):
         return 0.0
     select = context.recipe.filter.select
-    # Parquet keeps equal pictures of neighbouring rows once (1.0 to 1.1 times the bytes of one up to 200 KB), and
+    # Parquet keeps equal images of neighbouring rows once (1.0 to 1.1 times the bytes of one up to 200 KB), and
     # the traces of a question are neighbours unless a curriculum orders them.
     rows, limit = survey.samples * ((select.per_question or 1) if select.curriculum else 1), select.limit
     return (min(rows, limit) if limit else rows) * survey.image_bytes * survey.images / max(1, survey.samples)

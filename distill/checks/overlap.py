@@ -1,4 +1,4 @@
-"""Check of training data against evaluation data: the same pictures or questions on both sides."""
+"""Check of training data against evaluation data: the same images or questions on both sides."""
 
 from collections.abc import Iterator, Sequence
 

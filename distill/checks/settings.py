@@ -13,4 +13,5 @@ def check_usual_values(context: CheckContext) -> Iterator[CheckResult]:
     """Settings out of their usual range. An unusual choice, such as allow_overlap, is intended."""
     for value in unusual_values(context.recipe, *_PARTS):
         if is_range(value.usual):
-            yield warning(value.path, value.text.removeprefix(f"{value.path} "), value.about)
+            mend = f"keep the value if you chose it on purpose; the key sets: {value.about}"
+            yield warning(value.path, value.text.removeprefix(f"{value.path} "), mend)

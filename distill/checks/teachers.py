@@ -245,7 +245,7 @@ async def _asked(recipe: Recipe, teacher: Teacher, url: str, results: list[Check
 
 
 async def _takes_images(client: ChatClient, teacher: Teacher, url: str) -> list[CheckResult]:
-    """A request of one token about a tiny picture, to a server that costs nothing a request."""
+    """A request of one token about a tiny image, to a server that costs nothing a request."""
     key, mend = f"{_key(teacher)}.model", 'serve a model that takes images, or give the teacher modality = "text"'
     text = {"type": "text", "text": "?"}
     try:

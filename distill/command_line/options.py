@@ -41,7 +41,7 @@ RecipeArgument = Annotated[
 OptionalRecipe = Annotated[
     str | None,
     typer.Argument(
-        metavar="[RECIPE]",
+        metavar="RECIPE",
         autocompletion=completion.recipes,
         help="A TOML file, or the name of a shipped recipe.",
     ),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ColumnOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY=COLUMN", help="As in [data.NAME.columns], e.g. image=picture; image= may be repeated."),
+    typer.Option(metavar="KEY=COLUMN", help="As in [data.NAME.columns], e.g. image=photo; image= may be repeated."),
 ]
 
 

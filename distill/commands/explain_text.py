@@ -63,7 +63,7 @@ class Explanation:
     pair: str = ""
     """Its part in the pair of its question, or why there is none; empty where no stage learns from pairs."""
     visual: Sequence[tuple[str, Sequence[str]]] = ()
-    """Training stages that weigh its tokens by the picture, and the lines of its text with these weights."""
+    """Training stages that weigh its tokens by the image, and the lines of its text with these weights."""
     replies: Sequence[tuple[str, Sequence[str]]] = ()
     """Training stages that learn from the student's own replies to its question, and a line for each of them."""
 

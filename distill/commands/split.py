@@ -1,4 +1,4 @@
-"""`distill split`: a table of questions into training and test rows that share no picture.
+"""`distill split`: a table of questions into training and test rows that share no image.
 
 Rows with the same image stay together, also if it was saved or resized again. Rows without an image (or with an image
 of one colour) stay together if they ask the same question. Which rows become the test set depends on their content
@@ -50,7 +50,7 @@ class Split:
     files: Mapping[str, Path]
     rows: Mapping[str, int]
     pictures: Mapping[str, int]
-    """Different pictures; those that were saved again count once."""
+    """Different images; those that were saved again count once."""
     plain: int
     """Pictures of one colour that are in both files."""
     golds: Mapping[str, int]
@@ -90,7 +90,7 @@ class _Rows:
     """What is known of the rows of a table, by their number from 1."""
 
     images: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    """Digests of a row's pictures."""
+    """Digests of a row's images."""
     asked: dict[int, str] = field(default_factory=dict)
     """A digest of a row's questions."""
     golds: set[int] = field(default_factory=set)
@@ -98,7 +98,7 @@ class _Rows:
     refs: dict[str, ImageRef] = field(default_factory=dict)
     left_out: list[BadRow] = field(default_factory=list)
     by_links: bool = False
-    """Whether the path of a picture leads over a symbolic link."""
+    """Whether the path of an image leads over a symbolic link."""
 
 
 def split_source(recipe: Recipe, out: Path, *, name: str = NAME, test: float | None = 0.1, seed: int = 0) -> Split:
@@ -195,7 +195,7 @@ def _has_links(row: SourceRow, source: DataSource, root: Path) -> bool:
 
 
 def _clusters(rows: _Rows, max_pixels: int) -> dict[str, str]:
-    """For each picture the smallest digest of those that show the same; empty for a picture of one colour."""
+    """For each image the smallest digest of those that show the same; empty for an image of one colour."""
     digests = sorted(rows.refs)
     hashes, clusters = image_match.cluster_refs([rows.refs[digest] for digest in digests], max_pixels=max_pixels)
     return {
@@ -209,7 +209,7 @@ def _groups(rows: _Rows, cluster: Mapping[str, str]) -> list[tuple[str, list[int
     images = DisjointSets()
     first: dict[int, str] = {}
     for number, digests in rows.images.items():
-        # A picture of one colour keeps no rows together; their question does.
+        # An image of one colour keeps no rows together; their question does.
         keys = sorted({cluster[digest] for digest in digests} - {""}) or [rows.asked[number]]
         first[number] = keys[0]
         images.join(keys)
@@ -247,7 +247,7 @@ def _chosen(groups: Iterable[tuple[str, list[int]]], test: float, seed: int, lab
 
 
 def _link(rows: _Rows, table: SourceTable, recipe: Recipe, name: str, out: Path) -> str:
-    """The images_root of the new files: `out` when the pictures beside the table could be linked there."""
+    """The images_root of the new files: `out` when the images beside the table could be linked there."""
     named = [ref for ref in rows.refs.values() if ref.column == BYTE_RANGE or Path(ref.path) not in table.files]
     here, there = str(out.resolve()), table.root_address or str(table.root)
     if not named or here == there:
@@ -262,9 +262,9 @@ def _link(rows: _Rows, table: SourceTable, recipe: Recipe, name: str, out: Path)
             target.parent.mkdir(parents=True, exist_ok=True)
             if not target.exists():
                 os.link(path, target)
-            elif not target.samefile(path):  # it may be another picture
+            elif not target.samefile(path):  # it may be another image
                 return there
-    except OSError:  # another file system, or one without links: the pictures stay where they are
+    except OSError:  # another file system, or one without links: the images stay where they are
         return there
     return here
 
@@ -276,7 +276,7 @@ def column_pairs(texts: Sequence[str]) -> dict[str, str | list[str]]:
     """
     for text in texts:
         if "=" not in text:
-            raise RecipeError(f"--column {text}: write KEY=COLUMN, e.g. --column image=picture")
+            raise RecipeError(f"--column {text}: write KEY=COLUMN, e.g. --column image=photo")
     columns: dict[str, list[str]] = {}
     for key, _, column in (text.partition("=") for text in texts):
         columns.setdefault(key, []).append(column)

@@ -64,7 +64,7 @@ def _all_columns(table: SourceTable) -> list[str]:
 
 
 def _write_tables(table: SourceTable, files: Mapping[str, Path], parts: Parts) -> None:
-    """Rows as they lie in columns, pictures included, with the schema and its metadata."""
+    """Rows as they lie in columns, images included, with the schema and its metadata."""
     number = 0
     schema = _schema(table)
     with ExitStack() as stack:

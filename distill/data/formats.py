@@ -316,7 +316,7 @@ def _chartqa(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     text, answer = (pick_column(values, names)[1] for names in (("query", "question"), ("label", "answer")))
     question = _question(values, source, text, answer)
     images = read_images(values, source, required=True, other_columns=("imgname",))
-    # The original archives keep the pictures in a folder png/ that the tables do not mention.
+    # The original archives keep the images in a folder png/ that the tables do not mention.
     image_cells = (
         _candidates(cell, cell.value, f"png/{cell.value}") if _is_path(cell.value) else cell for cell in images
     )

@@ -225,7 +225,7 @@ def first_fault(recipe: Recipe, name: str) -> str:
 
 
 def _block_rows(table: SourceTable) -> int:
-    """Rows that a thread takes at once: few where they may carry whole pictures."""
+    """Rows that a thread takes at once: few where they may carry whole images."""
     return 4 if table.root_address or table.kind in ("parquet", "arrow") else 64
 
 

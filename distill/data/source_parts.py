@@ -1,4 +1,4 @@
-"""Parts of a source that share no picture: a number from 0 to 1 for every sample, from its images.
+"""Parts of a source that share no image: a number from 0 to 1 for every sample, from its images.
 
 Images of one row are in one part, and so are all rows that they occur in. The number of images that no row has
 together with others comes from their own digest, so rows that a source gains do not move them.

@@ -1,4 +1,4 @@
-"""Slips in the arithmetic that a text writes out, in signs or in words; no table, question or picture is needed.
+"""Slips in the arithmetic that a text writes out, in signs or in words; no table, question or image is needed.
 
 A claim is a result that the text states for a calculation: "8 + 6 = 15", "half of 36 is 20", "from 140 to 154, a 12 %
 increase". Only sure claims are checked: no questions, negations, unknowns or ranges. A claim that the text corrects

@@ -71,7 +71,7 @@ def check_rationale(
 class RationaleCheck:
     """One rationale against one table, read from left to right.
 
-    `distill.ocr.claims` overrides `report`, to ask how sure what OCR read in the picture is.
+    `distill.ocr.claims` overrides `report`, to ask how sure what OCR read in the image is.
     """
 
     __slots__ = (

@@ -1,9 +1,9 @@
-"""Compares what a rationale says of the text in its picture with the text that OCR reads there.
+"""Compares what a rationale says of the text in its image with the text that OCR reads there.
 
 Numbers are checked as against a chart's table (`distill.grounding`): numbers that the rationale computes, counts or
-takes from the question are no readings. Quoted words that the rationale reads in the picture, and names with a number
+takes from the question are no readings. Quoted words that the rationale reads in the image, and names with a number
 of their own, are searched for in all of its text. A claim is unsupported where OCR read something else in its place,
-or nothing like it in a picture that prints its values. It is not checkable if OCR cannot decide: an image without
+or nothing like it in an image that prints its values. It is not checkable if OCR cannot decide: an image without
 text, values that are not printed, a label whose number was not found, words that are nearly the same. Knows English.
 """
 
@@ -27,12 +27,12 @@ from distill.ocr.layout import PictureText, bare, squeeze
 
 Verdict = Literal["supported", "unsupported", "not_checkable"]
 _THERE: Final = 85.0
-"""From this likeness, in per cent, words count as those of the picture: OCR may err in a letter or two."""
+"""From this likeness, in per cent, words count as those of the image: OCR may err in a letter or two."""
 _NOT_THERE: Final = 60.0
-"""Up to this likeness words are not in the picture; between the two OCR cannot tell."""
+"""Up to this likeness words are not in the image; between the two OCR cannot tell."""
 _FEWEST_LETTERS: Final = 3
 _BY_COLUMN: Final = 0.95
-"""How sure a reading is that only all the numbers of the picture speak against, and no label's own."""
+"""How sure a reading is that only all the numbers of the image speak against, and no label's own."""
 _SAYS: Final = re.compile(
     r"\b(?:says?|said|reads?|reading|written|writes?|labell?ed|labels?|titled?|title|text|words?|printed|heading|header"
     r"|caption(?:ed)?|sign|inscription|inscribed|spells?|logo|shows?|displays?|displayed|marked|name[ds]?|stands?|see|find"
@@ -45,7 +45,7 @@ _LISTS: Final = re.compile(
 )
 _QUOTED: Final = re.compile(r'"([^"\n]{2,80})"|“([^”\n]{2,80})”|«([^»\n]{2,80})»|(?<![\w])\'([^\'\n]{2,60})\'(?!\w)')
 _BEFORE, _AFTER = 90, 40
-"""Characters around a quotation in which a word may say that it stands in the picture."""
+"""Characters around a quotation in which a word may say that it stands in the image."""
 _THINGS: Final = re.compile(r"\s+(?:[a-z]+ ){0,2}([a-z]+s)\b")
 _MOST_COUNTED: Final = 99
 """Up to this number, a number before a plural may count things that are no text."""
@@ -59,12 +59,12 @@ _HEDGED: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """A claim that the text of the picture does not support."""
+    """A claim that the text of the image does not support."""
 
     claim: str
     kind: Literal["number", "name", "quotation"]
     confidence: float
-    """How sure it is that the picture says something else, 0 to 1."""
+    """How sure it is that the image says something else, 0 to 1."""
     picture: tuple[str, ...] = ()
     """What OCR read in its place."""
 
@@ -87,7 +87,7 @@ class PictureClaims:
 
 
 def check_claims(text: str, picture: PictureText | None, question: str = "", around: str = "") -> PictureClaims:
-    """What of a rationale the text of its picture supports; `around` is what a question gives besides (options)."""
+    """What of a rationale the text of its image supports; `around` is what a question gives besides (options)."""
     if picture is None:
         return PictureClaims()
     # "Number 3" is an ordinal for `distill.grounding`; "the number 3" is a number in the image.
@@ -99,7 +99,7 @@ def check_claims(text: str, picture: PictureText | None, question: str = "", aro
     check = _PictureCheck(text, items, picture, facts)
     numbers = check.run()
     checked = max(0, numbers.checked - numbers.count)
-    # What is computed from numbers of the rationale alone says nothing of a picture in which OCR reads no number.
+    # What is computed from numbers of the rationale alone says nothing of an image in which OCR reads no number.
     unread = 0 if picture.scores else len(numbers.supported)
     quoted = list(_check_quotations(text, picture, f"{question} {around}"))
     return PictureClaims(
@@ -110,7 +110,7 @@ def check_claims(text: str, picture: PictureText | None, question: str = "", aro
 
 
 class _PictureCheck(RationaleCheck):
-    """The numbers of a rationale, and the names that have one, against the text of a picture."""
+    """The numbers of a rationale, and the names that have one, against the text of an image."""
 
     __slots__ = ("picture", "unchecked", "unread")
 
@@ -150,7 +150,7 @@ class _PictureCheck(RationaleCheck):
         """Confidence that the image lacks a number: 0 if it has the number, None if OCR cannot decide."""
         picture = self.picture
         if label and announced_steps(label):
-            return None  # "The total is 9" may be of some rows, where the picture has a total of all
+            return None  # "The total is 9" may be of some rows, where the image has a total of all
         written = "".join(sign for sign in self.text[item.start : item.end] if sign.isdigit() or sign in ".,")
         elsewhere = written in picture.digits
         if not elsewhere and bare(written) in picture.bare_digits:
@@ -178,7 +178,7 @@ class _PictureCheck(RationaleCheck):
         )
 
     def _is_reading(self, item: Item) -> bool:
-        """Whether the rationale reads a number without a label in the picture, and OCR should find it there."""
+        """Whether the rationale reads a number without a label in the image, and OCR should find it there."""
         number, role = item.number, self.expressions.get(item.start)
         assert number is not None
         if role is not None:
@@ -234,7 +234,7 @@ def _unlike(words: str, picture: PictureText) -> float | None:
 
 
 def _check_quotations(text: str, picture: PictureText, given: str) -> Iterator[tuple[Verdict, Unread | None]]:
-    """The verdict on each text that the rationale reads in the picture."""
+    """The verdict on each text that the rationale reads in the image."""
     known = squeeze(given)
     for match in _QUOTED.finditer(text):
         words = next(group for group in match.groups() if group)

@@ -1,8 +1,8 @@
-"""What the text of a picture says: its numbers, each with the labels beside, above or below it.
+"""What the text of an image says: its numbers, each with the labels beside, above or below it.
 
 A number belongs to the label at its left in the same line of the image, and to the name of its column if names form a
 row. The result has the form of a chart's table, so that `distill.grounding` checks a rationale against it. A number
-without a label is still a number of the picture.
+without a label is still a number of the image.
 """
 
 import re
@@ -20,7 +20,7 @@ _DIGITS: Final = re.compile(r"\d+(?:[.,]\d+)*")
 _LOOKALIKES: Final = str.maketrans("OoQDIl|SsBZzG", "0000111558226")
 """Letters that OCR takes for digits, or digits for them."""
 _SAME_HEIGHT: Final = 0.35
-"""Pieces whose heights overlap by this share of the smaller one stand in one line; pictures are a little askew."""
+"""Pieces whose heights overlap by this share of the smaller one stand in one line; images are a little askew."""
 _JOINED: Final = re.compile(r"(?<=[a-zA-Z]{2})(?=\d)|(?<=[a-zA-Z])(?=\d+[.,]\d)|(?<=\d)(?=[a-zA-Z])(?![OoQIlSsBZz])")
 """Where OCR joins a number and a word: "EUR15.63", "69m"."""
 _CURRENCIES: Final = frozenset(["eur", "usd", "gbp", "chf", "sek", "nok", "dkk", "pln", "czk", "jpy", "cny", "inr"])
@@ -31,7 +31,7 @@ _TICKS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Piece:
-    """A label or a number of the picture."""
+    """A label or a number of the image."""
 
     text: str
     value: float | None
@@ -52,7 +52,7 @@ class _Piece:
 
 @dataclass(frozen=True, kw_only=True)
 class PictureText:
-    """The text of a picture, or of all pictures of a question."""
+    """The text of an image, or of all images of a question."""
 
     table: ChartTable
     """Its numbers, and the numbers beside each label."""
@@ -61,7 +61,7 @@ class PictureText:
     labels: frozenset[str]
     """Every label in lower case, with a number or not."""
     joined: str
-    """All text in lower case without spaces and signs, picture by picture and line by line."""
+    """All text in lower case without spaces and signs, image by image and line by line."""
     digits: frozenset[str]
     """Every run of digits, also of those that look like letters."""
     bare_digits: frozenset[str]
@@ -79,7 +79,7 @@ class PictureText:
 
 
 def read_layout(pictures: Sequence[Sequence[TextLine]]) -> PictureText | None:
-    """The text of some pictures; None where they have none."""
+    """The text of some images; None where they have none."""
     lines = [line for picture in pictures for line in picture]
     if not lines:
         return None

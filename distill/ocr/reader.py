@@ -1,4 +1,4 @@
-"""Reads text in pictures with RapidOCR on a CPU; its models are in its wheel, so nothing is downloaded.
+"""Reads text in images with RapidOCR on a CPU; its models are in its wheel, so nothing is downloaded.
 
 Every line has its place and a confidence. The library is optional, the extra `ocr`.
 """
@@ -15,7 +15,7 @@ from distill import packages
 
 PACKAGES: Final = ("rapidocr", "onnxruntime")
 VERSION: Final = "1"
-"""Raised whenever the same picture could give other lines."""
+"""Raised whenever the same image could give other lines."""
 _SETTINGS: Final = {
     "Global.log_level": "error",
     "Global.use_cls": False,  # it reads short words as if they were upside down
@@ -23,12 +23,12 @@ _SETTINGS: Final = {
     "EngineConfig.onnxruntime.inter_op_num_threads": 1,
 }
 _SMALL: Final = 800
-"""A picture whose longer side has fewer pixels is read at twice its size: small digits are found there only."""
+"""An image whose longer side has fewer pixels is read at twice its size: small digits are found there only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextLine:
-    """A piece of text in one line of a picture; edges as shares of the picture's width and height."""
+    """A piece of text in one line of an image; edges as shares of the picture's width and height."""
 
     text: str
     score: float
@@ -45,12 +45,12 @@ def require(purpose: str) -> None:
 
 
 def identity() -> str:
-    """What the lines of a picture depend on besides its bytes."""
+    """What the lines of an image depend on besides its bytes."""
     return " ".join([VERSION, *(f"{name}-{version(name)}" for name in PACKAGES)])
 
 
 def read_lines(image: Image.Image) -> tuple[TextLine, ...]:
-    """The lines of text of an RGB picture, from the top down; none where there is no text."""
+    """The lines of text of an RGB image, from the top down; none where there is no text."""
     if max(image.size) < _SMALL:
         image = image.resize((2 * image.width, 2 * image.height), Image.Resampling.BICUBIC)
     result = _engine()(np.asarray(image)[:, :, ::-1])

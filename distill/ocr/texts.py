@@ -1,4 +1,4 @@
-"""The text of pictures as a run keeps it: read once for each distinct picture, and found again by its digest.
+"""The text of images as a run keeps it: read once for each distinct image, and found again by its digest.
 
 One append-only file for each version of the reader. An image that cannot be decoded, takes too long or crashes the
 reader has a reason instead of lines. Only an image that could not be decoded is tried again the next time.
@@ -23,7 +23,7 @@ from distill.ocr.reader import TextLine
 from distill.types import ImageRef
 
 MOST_SECONDS: Final = 60.0
-"""Limit of processor time for a picture: a full page of text takes ten."""
+"""Limit of processor time for an image: a full page of text takes ten."""
 TIMED_OUT: Final = "timed_out"
 CRASHED: Final = "reader_crashed"
 _NAMES: Final = tuple(field.name for field in fields(TextLine))
@@ -35,18 +35,18 @@ RunTasks = Callable[[ReadPicture, Iterable["PictureTask"], ReadPicture], Iterato
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureTask:
-    """A picture that is to be read."""
+    """An image that is to be read."""
 
     ref: ImageRef
     max_pixels: int
 
 
 class UnreadPicture(Exception):
-    """The text of a picture is not known; the message is the reason."""
+    """The text of an image is not known; the message is the reason."""
 
 
 def texts_file(run: Path, *, max_pixels: int) -> Path:
-    """Where a run directory keeps the text of its pictures."""
+    """Where a run directory keeps the text of its images."""
     return run / OCR / f"texts-{fingerprint({'reader': reader.identity(), 'max_pixels': max_pixels})[:16]}.jsonl"
 
 
@@ -58,16 +58,16 @@ def read_missing(
     run_tasks: RunTasks,
     on_done: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Read the pictures, by digest, that `path` does not hold. Each is on disk before the next ones are counted.
+    """Read the images, by digest, that `path` does not hold. Each is on disk before the next ones are counted.
 
-    `on_done` is called with the pictures that are known, and all of them.
+    `on_done` is called with the images that are known, and all of them.
     """
     known = {
         record["image"]
         for record in recovered(path, requiring("image"))
         if "lines" in record or record.get("reason") in (TIMED_OUT, CRASHED)
     }
-    # In the order of their files, so that a table with pictures is read once.
+    # In the order of their files, so that a table with images is read once.
     missing = sorted(
         (ref for digest, ref in refs.items() if digest not in known),
         key=lambda ref: (ref.path, ref.column, ref.row, ref.index),
@@ -82,7 +82,7 @@ def read_missing(
 
 
 def read_picture(task: PictureTask) -> dict[str, Any]:
-    """The record of one picture: its lines, or the reason why there are none."""
+    """The record of one image: its lines, or the reason why there are none."""
     record: dict[str, Any] = {"image": task.ref.sha256}
     try:
         image = image_files.load(task.ref, max_pixels=task.max_pixels)
@@ -94,7 +94,7 @@ def read_picture(task: PictureTask) -> dict[str, Any]:
         return record | {"reason": TIMED_OUT}
     except (StorageError, MemoryError):  # a store that stays away, or full memory, is no picture's fault
         raise
-    # The reader may fail on a strange picture: that costs this picture alone.
+    # The reader may fail on a strange image: that costs this image alone.
     except Exception as error:
         return record | {"reason": f"{type(error).__name__}: {error}"[:200]}
 
@@ -104,11 +104,11 @@ def _crashed(task: PictureTask) -> dict[str, Any]:
 
 
 def find_lines(path: Path, digest: str) -> tuple[TextLine, ...]:
-    """The lines of a picture that was read; none where it has no text. Raises UnreadPicture."""
+    """The lines of an image that was read; none where it has no text. Raises UnreadPicture."""
     status = path.stat() if path.exists() else None
     start = _starts(path, (status.st_size, status.st_mtime_ns)).get(digest) if status else None
     if start is None:
-        raise UnreadPicture("the text of the picture was not read")
+        raise UnreadPicture("the text of the image was not read")
     record = read_record(path, start)
     if record is None or "lines" not in record:
         raise UnreadPicture(f"OCR could not read the text of the image: {(record or {}).get('reason', 'damaged')}")
@@ -117,6 +117,6 @@ def find_lines(path: Path, digest: str) -> tuple[TextLine, ...]:
 
 @lru_cache(maxsize=4)
 def _starts(path: Path, state: tuple[int, int]) -> dict[str, int]:
-    """The byte at which the last record of each picture begins, of a file in this state."""
+    """The byte at which the last record of each image begins, of a file in this state."""
     pieces = scan(path, requiring("image"))
     return {piece[1]["image"]: piece[0] for piece in pieces if not isinstance(piece, Damaged)}

@@ -57,7 +57,7 @@ class TeacherMeasures:
     rationale_tokens: float | None
     """Mean over kept traces."""
     blind_gap: float | None
-    """Nats a token that the picture takes off the student's surprisal; median over questions, as the next two. Of all
+    """Nats a token that the image takes off the student's surprisal; median over questions, as the next two. Of all
     teachers, the mean of their medians by their traces in the dataset."""
     rank_surprisal: float | None
     nll: float | None

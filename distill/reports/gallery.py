@@ -1,7 +1,7 @@
-"""The gallery of a report page: questions with their pictures and what every arm says to them, failures first.
+"""The gallery of a report page: questions with their images and what every arm says to them, failures first.
 
 A page stays below a number of bytes for any number and size of images: images are made smaller, then rationales
-shorter, then cards are left out, and the page says so. A picture that several cards show is stored once. Which arms
+shorter, then cards are left out, and the page says so. An image that several cards show is stored once. Which arms
 there are and who is right is decided elsewhere.
 """
 
@@ -23,7 +23,7 @@ _RATIONALE_LIMITS = (8000, 4000, 2000, 1000, 600, 400, 250)
 _HEAD = 480
 """Characters of a rationale that are read without opening the rest."""
 _PICTURES = 4
-"""Most pictures shown of a question; the rest is counted."""
+"""Most images shown of a question; the rest is counted."""
 _NOMINAL = 120
 """Bytes that a picture's element may differ between a draft and the page."""
 
@@ -91,7 +91,7 @@ class Gallery:
         return split(rationale, self.limit)
 
     def shown(self, card: GalleryCard) -> list[Thumbnail]:
-        """The pictures of a card that are on the page."""
+        """The images of a card that are on the page."""
         thumbnails = (self.album.pictures.get(ref.sha256) for ref in card.images[: self.pictures])
         return [picture for picture in thumbnails if picture is not None]
 
@@ -252,7 +252,7 @@ def fitted(
 ) -> str:
     """The page that `render` makes of these cards, at most `page_bytes` long as UTF-8.
 
-    Raises nothing for pictures that cannot be read any more: they are left out. A page whose other parts are longer
+    Raises nothing for images that cannot be read any more: they are left out. A page whose other parts are longer
     than `page_bytes` is returned without cards.
     """
     page = _Page(render, len(gallery_cards), tuple(gallery_cards))
@@ -278,7 +278,7 @@ def _length(text: str) -> int:
 
 
 def _refs(gallery_cards: Sequence[GalleryCard]) -> list[tuple[ImageRef, int]]:
-    """Every different picture of the cards, with the number of cards that show it."""
+    """Every different image of the cards, with the number of cards that show it."""
     refs: dict[str, tuple[ImageRef, int]] = {}
     for card in gallery_cards:
         for ref in card.images[:_PICTURES]:

@@ -1,6 +1,6 @@
 """Report pages: one self-contained HTML file each, for light and dark, wide and narrow screens.
 
-Everything is inline: styles, pictures, charts drawn as SVG, and at most one small script that filters what is there
+Everything is inline: styles, images, charts drawn as SVG, and at most one small script that filters what is there
 already. Nothing is fetched, which each page's content security policy states, so a page can be mailed and opened
 years later. Templates lie in `distill/templates`; every value is escaped. Which facts a page shows is the business of
 the stage that writes it.
@@ -27,9 +27,9 @@ from distill.reports.bidi import isolated, without_controls
 from distill.types import Sample
 
 PICTURE_SIDE = 384
-"""Larger pictures are scaled down to this many pixels a side: a page is read, not measured."""
+"""Larger images are scaled down to this many pixels a side: a page is read, not measured."""
 _ENLARGED_SIDE, MAX_ENLARGEMENT = 256, 8
-"""A picture that fits into this side several times is shown enlarged, its pixels kept sharp."""
+"""An image that fits into this side several times is shown enlarged, its pixels kept sharp."""
 _NICE_STEPS = (1, 2, 2.5, 5, 10)
 
 
@@ -120,7 +120,7 @@ def data_uri(data: bytes, mime: str) -> str:
 def picture(
     data: bytes, *, max_pixels: int = MAX_PIXELS, side: int = PICTURE_SIDE, full: int | None = None
 ) -> PageImage:
-    """Encoded bytes as a picture of at most `side` pixels; tiny ones are enlarged. Raises ImageError.
+    """Encoded bytes as an image of at most `side` pixels; tiny ones are enlarged. Raises ImageError.
 
     `full`: most pixels that are stored, for a reader who opens it; default: `side`.
     """
@@ -148,7 +148,7 @@ def picture(
 
 
 def pictures(sample: Sample, *, max_pixels: int, side: int) -> list[PageImage]:
-    """The pictures of a sample that can still be read; a page is no reason to fail."""
+    """The images of a sample that can still be read; a page is no reason to fail."""
     from distill.data.images import image_files
 
     page_images = []

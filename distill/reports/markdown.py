@@ -31,7 +31,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def cell(text: str) -> str:
-    """One cell of a table: nothing in the text ends it, and outside code no tag, link or picture begins in it."""
+    """One cell of a table: nothing in the text ends it, and outside code no tag, link or image begins in it."""
     text = isolated(without_controls(_LINE_BREAK.sub(" ", text))).replace("|", "\\|")
     return text if text.startswith("`") else _BEGINS.sub(r"\\\g<0>", text)
 

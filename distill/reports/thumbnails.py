@@ -1,6 +1,6 @@
-"""Small pictures for a page within a number of bytes: each stored once, in the format that needs the fewest.
+"""Small images for a page within a number of bytes: each stored once, in the format that needs the fewest.
 
-Sizes and qualities are tried from the best down until all pictures fit together. Reads images through
+Sizes and qualities are tried from the best down until all images fit together. Reads images through
 distill.data.images.image_files; draws nothing.
 """
 
@@ -16,11 +16,11 @@ from distill.reports.html import MAX_ENLARGEMENT, data_uri
 from distill.types import ImageRef
 
 SIDE = 224
-"""CSS pixels that the longer side of a picture takes on the page, independent of the stored pixels."""
+"""CSS pixels that the longer side of an image takes on the page, independent of the stored pixels."""
 _FULL = 768
-"""Most stored pixels of the longer side: a click or a key shows a picture with all of them."""
+"""Most stored pixels of the longer side: a click or a key shows an image with all of them."""
 _FULL_BYTES = 16_000
-"""With less room for each picture, none is stored larger than it is shown: fewer pixels are then in memory."""
+"""With less room for each image, none is stored larger than it is shown: fewer pixels are then in memory."""
 _FULL_LEVELS = ((768, 80), (768, 65), (512, 70), (352, 75))
 _LEVELS = (
     (224, 80),
@@ -42,7 +42,7 @@ _TYPE = "webp" if features.check("webp") else "jpeg"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thumbnail:
-    """A picture as the page shows it; `uri` is empty in a draft."""
+    """An image as the page shows it; `uri` is empty in a draft."""
 
     key: str
     uri: str
@@ -61,7 +61,7 @@ class Album:
     pictures: dict[str, Thumbnail] = field(default_factory=dict)
     """Thumbnails by the sha256 of the encoded image."""
     notes: tuple[str, ...] = ()
-    """What was done to make the pictures fit."""
+    """What was done to make the images fit."""
 
     @staticmethod
     def placeholders(refs: Sequence[tuple[ImageRef, int]]) -> "Album":
@@ -80,7 +80,7 @@ class Album:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ReadImage:
-    """A picture that could be read, no larger than a page needs."""
+    """An image that could be read, no larger than a page needs."""
 
     sha256: str
     image: Image.Image
@@ -90,7 +90,7 @@ class _ReadImage:
 
 
 def album(refs: Sequence[tuple[ImageRef, int]], limit: int, *, max_pixels: int) -> Album:
-    """The pictures (with how many cards show each), together at most `limit` bytes of data URIs.
+    """The images (with how many cards show each), together at most `limit` bytes of data URIs.
 
     Those that cannot be read are left out, as are the last ones where even the smallest size is too much.
     """
@@ -125,7 +125,7 @@ def album(refs: Sequence[tuple[ImageRef, int]], limit: int, *, max_pixels: int) 
 
 
 def _guessed(sources: Sequence[_ReadImage], limit: int, levels: Sequence[tuple[int, int]]) -> int:
-    """The best level that the pictures will likely fit at, by some of them: encoding takes the time."""
+    """The best level that the images will likely fit at, by some of them: encoding takes the time."""
     some = sources[:: max(1, len(sources) // _TRIED)]
     for level, (side, quality) in enumerate(levels):
         share = len(some) / len(sources) if sources else 1.0
@@ -135,7 +135,7 @@ def _guessed(sources: Sequence[_ReadImage], limit: int, levels: Sequence[tuple[i
 
 
 def _read(ref: ImageRef, uses: int, max_pixels: int, side: int) -> _ReadImage | None:
-    """The picture with at most `side` pixels a side; None when it cannot be read any more."""
+    """The image with at most `side` pixels a side; None when it cannot be read any more."""
     try:
         data = image_files.read_bytes(ref)
         image = image_files.decode(data, max_pixels=max_pixels)
@@ -150,7 +150,7 @@ def _read(ref: ImageRef, uses: int, max_pixels: int, side: int) -> _ReadImage | 
 
 
 def _uri(source: _ReadImage, side: int, quality: int) -> str:
-    """The shortest way to store a picture at this size and quality."""
+    """The shortest way to store an image at this size and quality."""
     image, encodings = source.image, []
     if max(image.size) > side:
         image = image.copy()

@@ -1,6 +1,6 @@
 """How much a teacher's rationales gain a student over answers alone: a few non-negative terms.
 
-    gain = taught * (sight * use of the picture + fit * student fit) - left * (1 - taught) - cost
+    gain = taught * (sight * use of the image + fit * student fit) - left * (1 - taught) - cost
 
 The gain of a pair is an accuracy difference: a student trained on one teacher's traces minus the same student trained
 as long on answers alone. Every coefficient is at least 0. So the prediction never falls if a teacher answers more

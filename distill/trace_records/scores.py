@@ -1,7 +1,7 @@
 """Scores: the log-probabilities that a teacher gives the tokens of texts it is shown, kept beside the traces.
 
 `RUN/score/TEACHER-DIGEST.jsonl` is a journal with a line for each text and view: the text after its prompt with the
-picture, and after the same prompt without (`blind`). The digest covers everything about the teacher that changes its
+image, and after the same prompt without (`blind`). The digest covers everything about the teacher that changes its
 scores, so a stage never uses scores of another teacher. `RUN/score/STAGE.json` says which journals a training stage
 reads. Does not cover how texts are scored (teacher/score.py).
 """
@@ -27,7 +27,7 @@ FOLDER = "score"
 FIELD = "scores."
 """Prefix of the fields of a training stage that name the journal it read of each teacher."""
 PICTURE, BLIND = "picture", "blind"
-"""The views: a text after its prompt with its picture, and without."""
+"""The views: a text after its prompt with its image, and without."""
 check_score = requiring("key", "trace", "view", "text", "logprobs", "ends")
 _STEPS = 60
 _LEAST_RAW = 1e-6
@@ -107,7 +107,7 @@ def by_trace(run: Path, stage: str) -> Iterator[tuple[str, dict[str, Mapping[str
 
 
 def of_picture(run: Path, stage: str) -> Iterator[dict[str, Any]]:
-    """The lines of the texts after their prompt with the picture, with `id` and `teacher` as records of traces."""
+    """The lines of the texts after their prompt with the image, with `id` and `teacher` as records of traces."""
     for teacher, record in _records(run, stage):
         if record["view"] == PICTURE:
             yield {**record, "id": record["trace"], "teacher": teacher}
@@ -121,7 +121,7 @@ def seconds(run: Path, stage: str, traces: Collection[str] | None) -> float:
 
 
 def visual_gain(views: Mapping[str, Mapping[str, Any]]) -> "tuple[ScoredText, np.ndarray] | None":
-    """A trace's text and, for each of its tokens, the nats that the picture adds; None where the views differ."""
+    """A trace's text and, for each of its tokens, the nats that the image adds; None where the views differ."""
     picture, blind = decode(views[PICTURE]), decode(views[BLIND])
     if picture.text != blind.text or picture.ids[:, 0].tolist() != blind.ids[:, 0].tolist():
         return None
@@ -129,7 +129,7 @@ def visual_gain(views: Mapping[str, Mapping[str, Any]]) -> "tuple[ScoredText, np
 
 
 def visual_weights(gain: "np.ndarray", *, strength: float, least: float, most: float) -> "np.ndarray":
-    """Loss weights of tokens from what the picture adds to their log-probability, float32, with mean 1.
+    """Loss weights of tokens from what the image adds to their log-probability, float32, with mean 1.
 
     In proportion to 1 + strength * gain, between `least` (at most 1) and `most` (at least 1). Bisection finds the
     factor that makes the mean 1 within these bounds.

@@ -60,7 +60,7 @@ class Asking:
         self._process.terminate()
 
     def close(self) -> None:
-        """End the process and delete its picture."""
+        """End the process and delete its image."""
         self._process.terminate()
         self._process.join(_END_S)
         self._process.kill()

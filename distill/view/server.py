@@ -301,7 +301,7 @@ class ViewServer:
         return _json({"labelled": len(self.labels)})
 
     async def _ask(self, request: web.Request) -> web.StreamResponse:
-        """The replies of the run's models to a question about the picture of a sample: one JSON object a line."""
+        """The replies of the run's models to a question about the image of a sample: one JSON object a line."""
         values = await _object(request)
         name = str(values.get("sample_id"))
         sample = (await asyncio.to_thread(self.table.samples, [name])).get(name)

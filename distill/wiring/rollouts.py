@@ -1,7 +1,7 @@
 """The replies that a training stage with `rollouts` learns from: made by its start student, scored by a teacher.
 
 RUN/rollouts/STAGE/replies/DIGEST/   an evaluation each: the student answers the training questions once
-RUN/rollouts/STAGE/train/            the rows of the stage: questions, pictures, replies; questions without a reply
+RUN/rollouts/STAGE/train/            the rows of the stage: questions, images, replies; questions without a reply
 RUN/score/TEACHER-DIGEST.jsonl       the teacher's scores, as for stages with `visual`
 
 The digest covers everything that changes the replies, also the student's weights, so a stage never uses replies of

@@ -1,6 +1,6 @@
 """Has teachers score the traces of training stages that need it, before these are trained.
 
-A stage with `visual` needs its traces' log-probabilities with and without the picture. `note_scorers` writes down
+A stage with `visual` needs its traces' log-probabilities with and without the image. `note_scorers` writes down
 which scores a stage reads, which is part of its fingerprint and costs nothing; `score_stages` then makes those that
 are missing. Stages without `visual` are skipped.
 """

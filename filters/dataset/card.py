@@ -28,14 +28,14 @@ VERSION = "5"
 NOT_SAID = "not said"
 _PICTURES = {
     "all": "",
-    "matching": " Pictures were compared by their pixels where the words of the question match a test question, "
+    "matching": " Images were compared by their pixels where the words of the question match a test question, "
     "and by their bytes elsewhere.",
-    "bytes": " Pictures were compared by their bytes only.",
+    "bytes": " Images were compared by their bytes only.",
 }
 _MATCHES = {
-    "pair": "the question, word for word or lightly edited, with its picture",
-    "image": "the picture, under another question",
-    "text": "the question, about another picture",
+    "pair": "the question, word for word or lightly edited, with its image",
+    "image": "the image, under another question",
+    "text": "the question, about another image",
 }
 _SIZES = (("n<1K", 10**3), ("1K<n<10K", 10**4), ("10K<n<100K", 10**5), ("100K<n<1M", 10**6), ("1M<n<10M", 10**7))
 

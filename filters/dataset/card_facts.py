@@ -31,7 +31,7 @@ class ComparedQuestions:
 
     checked: int
     undecidable: int
-    """Those of them whose pictures could not be read."""
+    """Those of them whose images could not be read."""
     matches: Mapping[tuple[str, str], tuple[int, int]]
     """Asked questions and questions of the dataset, by test set and kind of match."""
 

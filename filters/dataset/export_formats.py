@@ -49,7 +49,7 @@ class ExportImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetRow:
-    """A row of the dataset. `values` are its columns besides pictures and messages."""
+    """A row of the dataset. `values` are its columns besides images and messages."""
 
     messages: Sequence[Mapping[str, str]]
     pictures: tuple[ExportImage, ...]
@@ -96,7 +96,7 @@ class ExportFormat:
     file: str
     """The name of the file; a JSON array where it ends in .json, else JSON lines."""
     record: Callable[[DatasetRow, Sequence[str]], Mapping[str, Any]] | None
-    """The record of an example with the paths of its pictures; None for a format with a writer of its own."""
+    """The record of an example with the paths of its images; None for a format with a writer of its own."""
     tags: tuple[str, ...] = ()
     """What the trainer would take for a mark of its own wherever it stands in a text."""
     guide: str = ""
@@ -133,7 +133,7 @@ FORMATS: Mapping[str, ExportFormat] = {
         tags=(IMAGE,),
         guide="""## LLaVA, ShareGPT: `llava.json`
 
-`--data_path llava.json --image_folder .`, both from this folder. Examples with several pictures hold a list of paths,
+`--data_path llava.json --image_folder .`, both from this folder. Examples with several images hold a list of paths,
 which LLaVA-NeXT reads and LLaVA 1.5 does not.""",
     ),
     "llama-factory": ExportFormat(
@@ -142,7 +142,7 @@ which LLaVA-NeXT reads and LLaVA 1.5 does not.""",
         tags=(IMAGE, "<video>", "<audio>"),
         guide="""## LLaMA-Factory: `llama-factory.jsonl`, `dataset_info.json`
 
-`dataset_dir: <this folder>` and `dataset: {name}`. Pictures are looked for below `media_dir`, which is `dataset_dir`
+`dataset_dir: <this folder>` and `dataset: {name}`. Images are looked for below `media_dir`, which is `dataset_dir`
 unless it is given.""",
     ),
     "ms-swift": ExportFormat(
@@ -159,7 +159,7 @@ unless it is given.""",
         guide="""## WebDataset: `webdataset/*.tar`
 
 `webdataset.WebDataset(<list of the tars>)` reads them all. Each series of tars holds examples with equally many
-pictures of the same kinds, for `datasets.load_dataset("webdataset", data_files=...)` takes the columns from the first
+images of the same kinds, for `datasets.load_dataset("webdataset", data_files=...)` takes the columns from the first
 tar that it is given and silently leaves out what others have beyond them: give it one series at a time.""",
     ),
 }
@@ -167,7 +167,7 @@ tar that it is given and silently leaves out what others have beyond them: give 
 
 
 def trl_pairs(example: DatasetRow, paths: Sequence[str]) -> dict[str, Any]:
-    """TRL puts the marks of pictures before the first question itself."""
+    """TRL puts the marks of images before the first question itself."""
     *prompt, right, wrong = map(dict, example.messages)
     return {"id": example.id, "prompt": prompt, "chosen": [right], "rejected": [wrong], "images": list(paths)}
 

@@ -1,8 +1,8 @@
 """The dataset in the files that other trainers read: LLaVA/ShareGPT, LLaMA-Factory, ms-swift, WebDataset.
 
-An export is made from the finished dataset, a batch at a time, so memory holds one batch. Pictures lie beside the
+An export is made from the finished dataset, a batch at a time, so memory holds one batch. Images lie beside the
 records under names made from their content, once for all formats; every path is relative to the export's folder. The
-folder is built under a temporary name and replaces the last export; unchanged pictures are linked, not copied.
+folder is built under a temporary name and replaces the last export; unchanged images are linked, not copied.
 """
 
 import dataclasses
@@ -58,7 +58,7 @@ _REQUIRED = ("images", "messages", "trace_id")
 def write_stage_exports(recipe: Recipe, folder: Path) -> dict[str, int | None]:
     """Write the exports that a recipe asks for, from the dataset in a filter folder; returns what `write` does.
 
-    Pictures are taken over from the stage's last result where that has been set aside.
+    Images are taken over from the stage's last result where that has been set aside.
     """
     before = (folder / FOLDER, folder.with_name(f"{folder.name}.previous") / FOLDER)
     formats = chosen_formats(recipe.filter.exports, recipe.path.parent)
@@ -112,8 +112,8 @@ def write(
 ) -> dict[str, int | None]:
     """Replace the export in `folder` by a new one of a dataset's folder; without a format remove it.
 
-    `name` is what LLaMA-Factory calls the dataset; `before` are older exports, whose pictures are used again. Returns
-    the number of examples of each file besides pictures, by its path below `folder`. Raises DataError when the
+    `name` is what LLaMA-Factory calls the dataset; `before` are older exports, whose images are used again. Returns
+    the number of examples of each file besides images, by its path below `folder`. Raises DataError when the
     dataset cannot be read.
     """
     temporary = folder.with_name(f".{folder.name}.tmp")
@@ -234,7 +234,7 @@ def _write(
     failures = {form: records.failures for form, records in lines.items() if records.failed}
     guide = _readme(name, count, formats, changed, weighted, failures)
     (folder / "README.md").write_text(guide, encoding="utf-8", newline="\n")
-    # One for all: an fsync for each picture would cost more than everything else.
+    # One for all: an fsync for each image would cost more than everything else.
     if hasattr(os, "sync"):
         os.sync()
     return counts | {"README.md": None}
@@ -341,13 +341,13 @@ class _Records:
 
 
 class _Pictures:
-    """Files of pictures by their content."""
+    """Files of images by their content."""
 
     def __init__(self, folder: Path, before: Sequence[Path]) -> None:
         self._folder, self._before = folder, [path for path in before if (path / IMAGES).is_dir()]
 
     def add(self, picture: ExportImage) -> str:
-        """The path of a picture below the folder; it is written unless it is there."""
+        """The path of an image below the folder; it is written unless it is there."""
         digest = hashlib.sha256(picture.data).hexdigest()[:32]
         name = f"{IMAGES}/{digest[:2]}/{digest}{picture.suffix}"
         path = self._folder / name

@@ -22,7 +22,7 @@ from filters.dataset.export_formats import DatasetRow
 
 SHARD_BYTES = 500_000_000
 TEXT = "text"
-"""The series of examples without a picture."""
+"""The series of examples without an image."""
 
 _SERIES_LETTERS = 100
 """Names of files have at most 255 bytes."""
@@ -47,7 +47,7 @@ def members(example: DatasetRow) -> list[tuple[str, bytes]]:
 
 
 def _series(kinds: Sequence[str]) -> str:
-    """The name of the series of examples with pictures of these kinds: `png-jpg`, of many frames `jpg64`."""
+    """The name of the series of examples with images of these kinds: `png-jpg`, of many frames `jpg64`."""
     name = "-".join(kinds)
     if len(name) > _SERIES_LETTERS:
         name = "-".join(f"{kind}{len(list(same))}" for kind, same in groupby(kinds))

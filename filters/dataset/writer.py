@@ -1,6 +1,6 @@
-"""The dataset: selected traces with their pictures, as Parquet.
+"""The dataset: selected traces with their images, as Parquet.
 
-`datasets.load_dataset` opens the folder and decodes the pictures; TRL reads `images` and `messages` as they are. Rows
+`datasets.load_dataset` opens the folder and decodes the images; TRL reads `images` and `messages` as they are. Rows
 are written in the order of the curriculum, then of question and trace, a row group at a time, so memory holds one.
 """
 

@@ -309,7 +309,7 @@ def _template_notes(templated: DatasetCheck) -> tuple[str, ...]:
 
 
 def _leak_check(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck, tuple[str, ...]]:
-    """Questions that a test set holds with their pictures: in the dataset, and dropped."""
+    """Questions that a test set holds with their images: in the dataset, and dropped."""
     rows = database.execute(
         """SELECT contamination_source, count(*), count(*) FILTER (chosen) FROM (
             SELECT contamination_source, local.sample_id, bool_or(selected) AS chosen
@@ -334,7 +334,7 @@ def _leak_check(database: duckdb.DuckDBPyConnection) -> tuple[DatasetCheck, tupl
         else "",
     )
     notes = tuple(
-        f"{counted(question_count - count, 'question')} in [data.{source}] with the pictures, but without a trace in "
+        f"{counted(question_count - count, 'question')} in [data.{source}] with the images, but without a trace in "
         "the dataset; other sources may hold them too"
         for source, question_count, count in rows
         if question_count > count
@@ -349,8 +349,8 @@ def _shown_test_images(database: duckdb.DuckDBPyConnection) -> list[str]:
         FROM local JOIN decisions USING (id) WHERE contamination = 'image' AND selected GROUP BY 1 ORDER BY 1"""
     ).fetchall()
     return [
-        f"{counted(count, 'question')} of the dataset with a picture of [data.{source}] under another question; "
-        "training refuses that unless allow_overlap = true is set under [eval]. Split by picture (`distill split`), "
+        f"{counted(count, 'question')} of the dataset with an image of [data.{source}] under another question; "
+        "training refuses that unless allow_overlap = true is set under [eval]. Split by image (`distill split`), "
         "or drop them with a rule: \"contamination = 'image'\""
         for source, count in rows
     ]

@@ -1,4 +1,4 @@
-"""Whether one picture is another one saved or resized again, by their pixels.
+"""Whether one image is another one saved or resized again, by their pixels.
 
 One of the two is taken as the original and resized to the other's size with the resampling filter that comes closest.
 Where the other is a JPEG file, the original is also encoded with that file's tables, so that both have the damage of
@@ -18,7 +18,7 @@ from PIL import Image, ImageFilter, JpegImagePlugin
 from distill.data.images.image_files import decode
 
 MOST_SHRUNK = 4.0
-"""One picture may be at most this many times as wide as the other: beyond it small writing cannot be compared."""
+"""One image may be at most this many times as wide as the other: beyond it small writing cannot be compared."""
 
 _FILTERS = (
     Image.Resampling.BOX,
@@ -53,7 +53,7 @@ Values = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageDifference:
-    """How two pictures differ, as shares of the detail of an area."""
+    """How two images differ, as shares of the detail of an area."""
 
     luminance: float
     chroma: float
@@ -82,13 +82,13 @@ class _Picture:
 
 
 def is_same_image(left: bytes, right: bytes, *, max_pixels: int) -> bool:
-    """Whether two pictures differ in encoding and size only. Raises ImageError."""
+    """Whether two images differ in encoding and size only. Raises ImageError."""
     found_difference = image_difference(left, right, max_pixels=max_pixels)
     return found_difference is not None and found_difference.slight
 
 
 def image_difference(left: bytes, right: bytes, *, max_pixels: int) -> ImageDifference | None:
-    """The difference of two pictures; None where they have different shapes or differ much. Raises ImageError."""
+    """The difference of two images; None where they have different shapes or differ much. Raises ImageError."""
     # Sorted, so that the result does not depend on the order of the arguments.
     first, second = (_decode_picture(data, max_pixels) for data in sorted([left, right]))
     if first.pixels.size == second.pixels.size and first.pixels.tobytes() == second.pixels.tobytes():
@@ -105,7 +105,7 @@ def _decode_picture(data: bytes, max_pixels: int) -> _Picture:
 
 
 def _ways_to_save(data: bytes) -> Iterator[dict[str, Any]]:
-    """Options with which Pillow saves a picture as this file was saved; none for a lossless file."""
+    """Options with which Pillow saves an image as this file was saved; none for a lossless file."""
     if data.startswith(b"RIFF") and b"VP8 " in data[12:4096]:
         # The quality of the file is not easily read from it.
         yield from ({"format": "WEBP", "quality": quality, "method": 2} for quality in _WEBP_QUALITIES)
@@ -128,7 +128,7 @@ def _has_same_shape(left: tuple[int, int], right: tuple[int, int]) -> bool:
 
 
 def _is_far_apart(left: Image.Image, right: Image.Image) -> bool:
-    """Whether the pictures differ already at an eighth of their size, as most different pictures do."""
+    """Whether the images differ already at an eighth of their size, as most different images do."""
     smaller_size = min(left.size, right.size)
     size = max(1, smaller_size[0] // _COARSE), max(1, smaller_size[1] // _COARSE)
     shades = [np.asarray(image.resize(size, Image.Resampling.BOX), dtype=np.int16) for image in (left, right)]
@@ -205,7 +205,7 @@ def _measure_difference(expected: Image.Image, copy: Image.Image, shortest_side:
 
 
 def _strips(left: Image.Image, right: Image.Image) -> Iterator[tuple[list[Values], list[Values]]]:
-    """Both pictures, strip by strip, each as luminance and two chroma channels at half the size."""
+    """Both images, strip by strip, each as luminance and two chroma channels at half the size."""
     width, height = left.size
     rows = max(_MARGIN, _STRIP // width)
     for top in range(0, height, rows):

@@ -1,10 +1,10 @@
-"""Which pictures show the same thing, safely enough for charts: a perceptual hash proposes, the pixels confirm.
+"""Which images show the same thing, safely enough for charts: a perceptual hash proposes, the pixels confirm.
 
 Two charts that differ in one digit have the same perceptual hash. So a hash only names candidates (`hash_image`,
 `propose_pairs`), and `is_same_image` decides by the decoded pixels whether one image is the other one, saved or
 resized again. It compares area by area, because an important difference is small and local and the damage of saving
-is everywhere. In doubt the answer is no. Crops, frames, watermarks, rotations and screenshots of a picture are other
-pictures here.
+is everywhere. In doubt the answer is no. Crops, frames, watermarks, rotations and screenshots of an image are other
+images here.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ HASH_BYTES = 8
 DISTANCE = 8
 """Bits of 64 in which the hashes of two copies may differ."""
 SHADE = 20
-"""Levels of 255 by which a cell of the small pictures of two copies may differ."""
+"""Levels of 255 by which a cell of the small images of two copies may differ."""
 
 _THREADS = 4
 _BLOCK = 16
@@ -47,27 +47,27 @@ _INDEXED_COST = 8
 _CHUNK = 1 << 20
 
 Confirm = Callable[[list[tuple[int, int]]], Iterable[bool]]
-"""Whether the pictures of each pair of positions are the same."""
+"""Whether the images of each pair of positions are the same."""
 Hashes = NDArray[np.uint64]
 Shades = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageHashes:
-    """Hashes of a picture."""
+    """Hashes of an image."""
 
     phash: bytes
-    """64 bits of its coarsest shapes, then the luminance of the picture at 16 by 16, a byte each."""
+    """64 bits of its coarsest shapes, then the luminance of the image at 16 by 16, a byte each."""
     flat: bool
-    """The picture has too little detail for a meaningful hash: only equal pixels propose it."""
+    """The image has too little detail for a meaningful hash: only equal pixels propose it."""
     pixels: str
     """Digest of the decoded pixels."""
     one_colour: bool = False
-    """All pixels are equal, so the picture shows nothing. A page with one line of text is only `flat`."""
+    """All pixels are equal, so the image shows nothing. A page with one line of text is only `flat`."""
 
 
 def hash_image(data: bytes, *, max_pixels: int) -> ImageHashes:
-    """Compute the hashes of a picture. Raises ImageError when the bytes cannot be decoded."""
+    """Compute the hashes of an image. Raises ImageError when the bytes cannot be decoded."""
     from scipy.fft import dctn  # 0.3 s to import: most filter runs compare no images
 
     image = decode(data, max_pixels=max_pixels)
@@ -88,7 +88,7 @@ def hash_image(data: bytes, *, max_pixels: int) -> ImageHashes:
 
 
 def hash_refs(refs: Sequence[ImageRef], *, max_pixels: int) -> list[ImageHashes]:
-    """The hashes of pictures, in their order, by a few threads. Raises ImageError."""
+    """The hashes of images, in their order, by a few threads. Raises ImageError."""
 
     def hash_block(start: int) -> list[ImageHashes]:
         return [hash_image(read_bytes(ref), max_pixels=max_pixels) for ref in refs[start : start + _BLOCK]]
@@ -99,9 +99,9 @@ def hash_refs(refs: Sequence[ImageRef], *, max_pixels: int) -> list[ImageHashes]
 def propose_pairs(
     images: Sequence[ImageHashes], known_images: Sequence[ImageHashes] | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Positions of pictures that may be the same: in `images` and `known_images`, or both in `images`, smaller first.
+    """Positions of images that may be the same: in `images` and `known_images`, or both in `images`, smaller first.
 
-    Every pair whose hashes and small pictures are close, once, in order.
+    Every pair whose hashes and small images are close, once, in order.
     """
     arrays = _arrays(images)
     known_index = _Index(arrays if known_images is None else _cached_arrays(known_images))
@@ -118,7 +118,7 @@ def propose_pairs(
 
 
 def cluster_images(images: Sequence[ImageHashes], confirm: Confirm, *, batch: int = 1) -> list[int]:
-    """For each picture the first position of a picture that shows the same: equal pixels or confirmed proposals.
+    """For each image the first position of an image that shows the same: equal pixels or confirmed proposals.
 
     `confirm` judges up to `batch` pairs at a time. Pairs that are already in one cluster are not judged, so the order
     of the calls does not change the clusters.
@@ -140,7 +140,7 @@ def cluster_images(images: Sequence[ImageHashes], confirm: Confirm, *, batch: in
 
 
 def cluster_refs(refs: Sequence[ImageRef], *, max_pixels: int) -> tuple[list[ImageHashes], list[int]]:
-    """The hashes of pictures, and what `cluster_images` says of them. Raises ImageError."""
+    """The hashes of images, and what `cluster_images` says of them. Raises ImageError."""
 
     def confirm(pairs: Sequence[tuple[int, int]]) -> Iterator[bool]:
         for pair in pairs:
@@ -153,7 +153,7 @@ def cluster_refs(refs: Sequence[ImageRef], *, max_pixels: int) -> tuple[list[Ima
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Arrays:
-    """The pictures that are not flat."""
+    """The images that are not flat."""
 
     hashes: Hashes
     shades: Shades
@@ -195,7 +195,7 @@ class _Index:
             return
         runs = [self._run(hashes[rows], band, flip) for band in range(_BANDS) for flip in _FLIPS]
         if sum(int(counts.sum()) for _, _, counts in runs) * _INDEXED_COST > len(rows) * len(self.known.hashes):
-            yield from self._all(hashes, rows)  # the pictures are so similar that the index gives most pairs
+            yield from self._all(hashes, rows)  # the images are so similar that the index gives most pairs
             return
         for order, starts, counts in runs:
             for first, last in _pieces(counts):
@@ -250,7 +250,7 @@ def _pieces(counts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 def _close_pairs(
     arrays: _Arrays, known_arrays: _Arrays, rows: NDArray[np.int64], known_rows: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The positions of those pairs whose small pictures are close too."""
+    """The positions of those pairs whose small images are close too."""
     close_pairs = [np.empty((0, 2), dtype=np.int64)]
     step = _CHUNK // (_GRID * _GRID)
     for start in range(0, len(rows), step):

@@ -43,7 +43,7 @@ Answers = Literal["agree", "may agree", "unknown", "differ"]
 """How two gold answers compare. Common answers ("yes", "2") may agree by chance."""
 
 # Equal content words needed for each changed one: in general, and for words that were exchanged in place in a
-# question about the same picture.
+# question about the same image.
 _SHARED: dict[Answers, float] = {"agree": 4, "may agree": 10, "unknown": 16, "differ": float("inf")}
 _SHARED_SHOWN: dict[Answers, float] = {"agree": 1, "may agree": 2, "unknown": float("inf"), "differ": float("inf")}
 _SHARED_SHOWN_VERBS = _SHARED_SHOWN | {"unknown": 4}

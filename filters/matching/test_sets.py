@@ -1,4 +1,4 @@
-"""An index of the questions and pictures of named test sets, for fast look-up of a training question.
+"""An index of the questions and images of named test sets, for fast look-up of a training question.
 
 `build_index` reads the sources once and writes a folder: `samples.parquet`, `texts.parquet` (each distinct wording
 once), `images.parquet`, and one sorted array of hashes for all look-ups by text. Its last file, `index.json`, holds
@@ -93,7 +93,7 @@ class TestSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TestSetIndex:
-    """The test sets that a training question is compared with. Samples, wordings and pictures are named by row."""
+    """The test sets that a training question is compared with. Samples, wordings and images are named by row."""
 
     samples: pa.Table
     texts: pa.Table
@@ -102,15 +102,15 @@ class TestSetIndex:
     words: NDArray[np.uint64]
     refs: tuple[ImageRef, ...]
     image_hashes: tuple[image_match.ImageHashes, ...]
-    """Hashes of each test picture; empty when the index was built without decoding pictures."""
+    """Hashes of each test image; empty when the index was built without decoding images."""
     group_of_sha256: dict[str, int]
     group_of_pixels: dict[str, int]
     groups: tuple[int, ...]
     samples_of_group: dict[int, tuple[int, ...]]
     plain_groups: frozenset[int]
-    """Groups of pictures of one colour: such a picture under another question leaks nothing."""
+    """Groups of images of one colour: such an image under another question leaks nothing."""
     group_of_seen: dict[str, int | None] = field(default_factory=dict)
-    """Group of each training picture that was decoded, by its sha256."""
+    """Group of each training image that was decoded, by its sha256."""
 
     @lru_cache(maxsize=1 << 14)  # noqa: B019  an index lives as long as its process
     def sample(self, row: int) -> TestSample:
@@ -239,7 +239,7 @@ def build_index(recipe: Recipe, sources: Sequence[str], folder: Path, *, images:
 
 
 def _valid_digest(folder: Path, made_from: str) -> str | None:
-    """The digest of an index made from these settings whose picture files are unchanged; None for any other."""
+    """The digest of an index made from these settings whose image files are unchanged; None for any other."""
     try:
         made = orjson.loads((folder / _INDEX).read_bytes())
         if made["fingerprint"] != made_from:
@@ -264,7 +264,7 @@ def _sample_row(name: str, sample: Sample) -> dict[str, Any]:
 
 
 def _image_rows(refs: Sequence[ImageRef], *, images: bool, max_pixels: int) -> list[dict[str, Any]]:
-    """One row per distinct picture; pictures that differ in encoding only are one group."""
+    """One row per distinct image; images that differ in encoding only are one group."""
     hashes_of_images: Sequence[image_match.ImageHashes] = ()
     group: Sequence[int] = range(len(refs))
     if images:
@@ -288,7 +288,7 @@ def _image_rows(refs: Sequence[ImageRef], *, images: bool, max_pixels: int) -> l
 
 
 def _text_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each distinct wording once, with its first sample without a picture and its first sample with one."""
+    """Each distinct wording once, with its first sample without an image and its first sample with one."""
     row_of_text: dict[str, dict[str, Any]] = {}
     for row_number, row in enumerate(rows):
         text = " ".join(tokenize(row["question"]))
@@ -326,7 +326,7 @@ def _write_hashes(folder: Path, texts: Sequence[dict[str, Any]]) -> None:
     _, start, count = np.unique(all_hashes, return_index=True, return_counts=True)
     rank = np.arange(len(all_hashes)) - np.repeat(start, count)
     whole = np.isin(all_hashes, np.frombuffer(wholes, np.uint64))
-    # One row of a common key stays: matching words are reason enough to compare the picture.
+    # One row of a common key stays: matching words are reason enough to compare the image.
     kept = (np.repeat(count, count) <= MOST_ROWS) | (rank < np.where(whole, MOST_ROWS, 1))
     _save(folder / "hashes.npy", all_hashes[kept])
     _save(folder / "rows.npy", row_of_hash[kept])

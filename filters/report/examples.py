@@ -1,7 +1,7 @@
-"""Example traces of the report page with their pictures and facts.
+"""Example traces of the report page with their images and facts.
 
 All are read at once, because samples are in partitions that are read whole. Ties are broken by the sample's id: ids
-are hashes, so the smallest are a random sample, and they are in one partition. Pictures share a budget of bytes, so
+are hashes, so the smallest are a random sample, and they are in one partition. Images share a budget of bytes, so
 that a page stays small enough for mail.
 """
 
@@ -22,9 +22,9 @@ SELECTED, DROPPED = 9, 3
 _CANDIDATES = 48
 _RATIONALE_CHARACTERS = 1500
 PICTURE_BYTES, PAGE_BYTES = 120_000, 3_200_000
-"""Largest size of one picture as text, else it is made smaller; largest size of all pictures of a page."""
+"""Largest size of one image as text, else it is made smaller; largest size of all images of a page."""
 _FULL_SIDES, _SMALL_SIDE = (768, 512, html.PICTURE_SIDE), 288
-"""Stored pixels of the longer side, the first number that fits; a picture that is opened shows all of them."""
+"""Stored pixels of the longer side, the first number that fits; an image that is opened shows all of them."""
 
 
 def selected(facts: TableFacts) -> list[str]:
@@ -127,7 +127,7 @@ class _Album:
         self._known: dict[str, html.PageImage | None] = {}
 
     def pictures(self, sample: Sample) -> tuple[list[html.PageImage], int]:
-        """The readable pictures that fit, and how many do not."""
+        """The readable images that fit, and how many do not."""
         readable = [picture for ref in sample.images if (picture := self._picture(ref)) is not None]
         shown = []
         for picture in readable:

@@ -8,8 +8,8 @@ from filters.report.table import TableFacts
 BIGGEST = 3
 LEAKS = 3
 LEAK = "pair"
-"""The kind of match that is a leak: question and picture. Questions about charts are templates, so the same words
-about another picture are no leak."""
+"""The kind of match that is a leak: question and image. Questions about charts are templates, so the same words
+about another image are no leak."""
 _SIZES = ((2, 2), (3, 3), (4, 5), (6, 9), (10, 19), (20, 49), (50, None))
 
 

@@ -1,12 +1,12 @@
-"""Duplicate questions about the same pictures, as a side table by sample: which sample repeats which other sample.
+"""Duplicate questions about the same images, as a side table by sample: which sample repeats which other sample.
 
 Two samples are duplicates if their images are the same, in the same order (`filters.matching.image_match`), and if
 their questions have the same text (without case, layout and closing punctuation) and the same options. Questions in
-other words stay apart. Of a group the smallest sample id is the one that the others repeat. A sample with a picture
+other words stay apart. Of a group the smallest sample id is the one that the others repeat. A sample with an image
 that cannot be decoded belongs to no group. Nothing is dropped here.
 
-Every picture is decoded once: its hashes and the compared pairs are stored beside the table by the digest of the
-encoded bytes and reused in the next run. Memory holds about a kilobyte per picture, never pixels.
+Every image is decoded once: its hashes and the compared pairs are stored beside the table by the digest of the
+encoded bytes and reused in the next run. Memory holds about a kilobyte per image, never pixels.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ VERSION = "3"
 _SCHEMA = pa.schema([pa.field("sample_id", pa.string()), *QUESTION])
 _UNREAD = "unread"
 _BROUGHT = 1 << 16
-"""Samples whose pictures are asked for at once."""
+"""Samples whose images are asked for at once."""
 _CLOSING = " \t.?!:;,…‽？！。．：；，、､｡؟؛،۔।॥"
 
 Item = TypeVar("Item")
@@ -53,7 +53,7 @@ Pair = tuple[str, str]
 class _QuestionKey:
     id: str
     text: bytes
-    """Digest of what is asked, without the pictures."""
+    """Digest of what is asked, without the images."""
     pictures: tuple[str, ...]
     """Digests of their encoded bytes."""
 
@@ -73,7 +73,7 @@ class _PlannedSamples:
 
 @dataclass(slots=True, kw_only=True)
 class _Memory:
-    """Hashes and verdicts of pictures by the digests of their bytes, and the journals that store them."""
+    """Hashes and verdicts of images by the digests of their bytes, and the journals that store them."""
 
     hash_journal: Path
     pair_journal: Path
@@ -82,14 +82,14 @@ class _Memory:
 
 
 def identity(max_pixels: int) -> dict[str, Any]:
-    """What values depend on besides samples and pictures."""
+    """What values depend on besides samples and images."""
     return {"version": VERSION, "pictures": image_match.VERSION, "max_pixels": max_pixels}
 
 
 def hash_images(
     samples_folder: Path, partitions: Iterable[int], folder: Path, *, max_pixels: int, workers: int = 1
 ) -> bytes:
-    """The hashes of these partitions' pictures, as lines of the file that `write` reads (`hashes_path`)."""
+    """The hashes of these partitions' images, as lines of the file that `write` reads (`hashes_path`)."""
     source = _PlannedSamples(
         samples=samples_folder, partitions=tuple(partitions), max_pixels=max_pixels, workers=max(1, workers)
     )
@@ -115,7 +115,7 @@ def write(
 ) -> Path:
     """Write the side table of these partitions' samples to `folder`; an unchanged one is left as it is.
 
-    Its bytes depend on the samples and their pictures alone. `bring_images` gets the samples whose pictures are read
+    Its bytes depend on the samples and their images alone. `bring_images` gets the samples whose images are read
     next.
     """
     source = _PlannedSamples(
@@ -132,7 +132,7 @@ def write(
         content.update(orjson.dumps([question_key.id, question_key.text.hex(), question_key.pictures]))
     made_from = fingerprint(identity(max_pixels) | {"content": content.hexdigest()})
     saved = run_signal_tables.metadata(path)
-    # An unreadable picture may be readable now.
+    # An unreadable image may be readable now.
     if saved.get(run_signal_tables.FINGERPRINT) == made_from and saved.get(_UNREAD) == "0":
         return path
     folder.mkdir(parents=True, exist_ok=True)
@@ -166,7 +166,7 @@ def _question_key(sample: Sample) -> _QuestionKey:
 
 
 def _rows(question_keys: Sequence[_QuestionKey], groups: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """One row a sample; `groups` names the group of every readable picture."""
+    """One row a sample; `groups` names the group of every readable image."""
     ids_of_images: dict[tuple[str, ...], list[str]] = {}
     ids_of_question: dict[tuple[tuple[str, ...], bytes], list[str]] = {}
     readable = {
@@ -196,9 +196,9 @@ def _rows(question_keys: Sequence[_QuestionKey], groups: dict[str, str]) -> Iter
 
 
 def _hash_images(source: _PlannedSamples, digests: Iterable[str], memory: _Memory) -> None:
-    """Hash the pictures that have no hash yet; pictures that cannot be decoded are left out."""
+    """Hash the images that have no hash yet; images that cannot be decoded are left out."""
     refs = _find_refs(source, {digest for digest in digests if digest not in memory.image_hashes})
-    # In the order of their files, so that a table with pictures is read once.
+    # In the order of their files, so that a table with images is read once.
     new_refs = sorted(refs.values(), key=lambda ref: (ref.path, ref.column, ref.row, ref.index))
 
     def hash_ref(ref: ImageRef) -> ImageHashes | None:
@@ -222,7 +222,7 @@ def _hash_images(source: _PlannedSamples, digests: Iterable[str], memory: _Memor
 
 
 def _groups(source: _PlannedSamples, digests: Sequence[str], memory: _Memory) -> tuple[dict[str, str], int]:
-    """For each picture the first picture that shows the same; and the number of pairs that could not be compared."""
+    """For each image the first image that shows the same; and the number of pairs that could not be compared."""
     hashes_of_images = [memory.image_hashes[digest] for digest in digests]
     refs = _find_refs(
         source, {digests[index] for pair in image_match.propose_pairs(hashes_of_images) for index in pair}
@@ -279,7 +279,7 @@ def _read_memory(folder: Path, max_pixels: int) -> _Memory:
 
 
 def _find_refs(source: _PlannedSamples, wanted_digests: set[str]) -> dict[str, ImageRef]:
-    """The location of each picture, which is brought to this machine; of several locations the first by name."""
+    """The location of each image, which is brought to this machine; of several locations the first by name."""
     ref_of_digest: dict[str, ImageRef] = {}
     shown: list[Sample] = []
     for sample in source.read() if wanted_digests else ():
@@ -298,5 +298,5 @@ def _find_refs(source: _PlannedSamples, wanted_digests: set[str]) -> dict[str, I
 
 
 def _map(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
-    """`map`, over threads where there are several: pictures are decoded outside the interpreter's lock."""
+    """`map`, over threads where there are several: images are decoded outside the interpreter's lock."""
     return map(function, items) if workers == 1 else thread_map(function, items, workers, ahead=4 * workers)

@@ -35,7 +35,7 @@ CHUNK_ROWS = 256
 _STAGING = ".next"
 _IDENTITY, _KEYS, _KEY_DIGITS = "identity", "keys", 16
 _UNREAD = "unread"
-"""There where a row of a file has one of these reasons: the picture may be readable now."""
+"""There where a row of a file has one of these reasons: the image may be readable now."""
 _UNREAD_REASONS = frozenset({"missing_image", "changed_image", "unreadable_image", "truncated_image", "empty_image"})
 _VALUES = ("nll", "rank_surprisal", "ifd", "blind_gap", "answer_nll")
 _DECIMALS = 6

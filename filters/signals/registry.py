@@ -105,7 +105,7 @@ calls: Counter[str] = Counter()
 def build(recipe: Recipe, folder: Path | None = None) -> tuple[Extractor, ...]:
     """The families that the recipe asks for, in the order of the table, not of the recipe.
 
-    The index of the test sets is built in `folder`, the stage's folder, and the text of pictures lies beside it;
+    The index of the test sets is built in `folder`, the stage's folder, and the text of images lies beside it;
     without a folder contamination and ocr are not measured.
     Raises DataError when that cannot be read, RecipeError when a family from outside cannot be used.
     """

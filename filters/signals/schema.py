@@ -35,14 +35,14 @@ CORPUS = family(
 )
 QUESTION = family(
     "question",
-    question_duplicate_of=("text", "id of the sample that asks the same of the same pictures and is kept before it"),
-    question_cluster_size=("count", "samples that ask the same of the same pictures, itself included"),
+    question_duplicate_of=("text", "id of the sample that asks the same of the same images and is kept before it"),
+    question_cluster_size=("count", "samples that ask the same of the same images, itself included"),
     question_picture_cluster=(
         "text",
-        "smallest id of the samples whose pictures are the same; none without pictures",
+        "smallest id of the samples whose images are the same; none without images",
     ),
-    question_picture_questions=("count", "samples whose pictures are the same, itself included"),
-    question_pictures=("count", "pictures of the question"),
+    question_picture_questions=("count", "samples whose images are the same, itself included"),
+    question_pictures=("count", "images of the question"),
 )
 STUDENT = family(
     "student",

@@ -97,7 +97,7 @@ def measure(
 ) -> tuple[Path, ...]:
     """Write the signal table of every partition to `folder`; returns the files in order.
 
-    `on_done` is called for every partition with its number of rows and the number of reused rows. Text in pictures is
+    `on_done` is called for every partition with its number of rows and the number of reused rows. Text in images is
     read before, in `readers` processes.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -214,7 +214,7 @@ def _write_file(
 def _samples_to_try_again(table: pa.Table) -> set[str]:
     """The samples with a value that was not measured for a reason that may be gone.
 
-    A family failed: it may ask a server, or read a file. A picture could not be read. The clock stopped a family.
+    A family failed: it may ask a server, or read a file. An image could not be read. The clock stopped a family.
     """
     found = [pc.equal(table[name], ERROR) for name in table.column_names if name.endswith("_state")]
     if "contamination_state" in table.column_names:

@@ -12,7 +12,7 @@ from filters.text.synonyms import CONTRASTS, GROUPS
 
 _TABLE: Final = read_table(__file__)
 FILLERS: Final = word_set(_TABLE["fillers"]) | word_set(_TABLE["foreign_fillers"])
-"""Words that say nothing of a picture."""
+"""Words that say nothing of an image."""
 _NO_ADVERBS: Final = word_set(_TABLE["no_adverbs"])
 _UNLIKE: Final = frozenset(["fraction", "men", "women"])
 """Words of groups for questions that are others in a rationale: as a fraction, as a percentage; a man, men."""

@@ -1,4 +1,4 @@
-"""Loss weights of a trace's tokens by what the picture adds to their likelihood under a teacher.
+"""Loss weights of a trace's tokens by what the image adds to their likelihood under a teacher.
 
 Teacher and student may have different tokens: a character has the gain of its teacher token, and a student token has
 the mean gain of its characters. Text is aligned in runs of characters that both share; what the student writes

@@ -46,7 +46,7 @@ def compute_metrics(
 
     `predictions`: the predictions of each arm, with the same order of questions for every arm; the order of arms is
     kept. `facts`: other facts of an arm (its stage, its cost in training), written beside its metrics.
-    `without_image`: predictions of the same arms to questions asked without their pictures. `own`: metrics defined by
+    `without_image`: predictions of the same arms to questions asked without their images. `own`: metrics defined by
     the recipe; the predictions hold their values.
     """
     predictions_without_image = without_image or {}
@@ -146,9 +146,9 @@ def running_accuracy(predictions: Predictions) -> dict[str, Any]:
 
 
 def metrics_without_image(predictions: Predictions, without_image: Predictions) -> dict[str, Any] | None:
-    """The same questions asked without their pictures, and what the pictures add to each; None if none was asked.
+    """The same questions asked without their images, and what the images add to each; None if none was asked.
 
-    `gain` is the accuracy with the picture less that without, on the questions asked both ways.
+    `gain` is the accuracy with the image less that without, on the questions asked both ways.
     """
     if not without_image:
         return None

@@ -56,7 +56,7 @@ class ExportCheck:
 def questions(recipe: Recipe, count: int) -> tuple[str, list[Sample]]:
     """Up to `count` questions spread over the evaluation's source, else the first source that has any; its name.
 
-    Questions with pictures are taken where a source has some. Raises DataError when there are none at all.
+    Questions with images are taken where a source has some. Raises DataError when there are none at all.
     """
     others = [name for name in recipe.data if name != recipe.eval.data]
     source, pool = "", list[Sample]()

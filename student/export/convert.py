@@ -34,13 +34,13 @@ from student.training.checkpoints.saved_model import require_saved, write_studen
 
 NATIVE, PLAIN = "native", "plain"
 
-# transformers (5.19 and 5.23) counts no tile for a picture that is not split, and vLLM's Transformers backend takes
+# transformers (5.19 and 5.23) counts no tile for an image that is not split, and vLLM's Transformers backend takes
 # its word: "returned 1 row(s) of image data ... cannot be split into the [0] row(s)". Loaded with
 # --trust-remote-code only; without it transformers' own class is used, which differs in nothing else.
 _IMAGE_PROCESSOR_FILE = "image_processing_unsplit.py"
 _IMAGE_PROCESSOR_CLASS = "UnsplitImageProcessor"
 _IMAGE_PROCESSOR = f'''\
-"""Idefics3's image processor, which says of a picture that is not split that it is one tile, not none."""
+"""Idefics3's image processor, which says of an image that is not split that it is one tile, not none."""
 
 from transformers import Idefics3ImageProcessorPil
 

@@ -55,7 +55,7 @@ def verify(
 ) -> dict[str, Any]:
     """Compare the export in `out` with the run, then with the replies of a server; the report, also in verify.json.
 
-    `prompts` is how many questions, with pictures where the recipe has some, are asked. Raises DistillError when
+    `prompts` is how many questions, with images where the recipe has some, are asked. Raises DistillError when
     something is not as it should be; what was measured until then is in the report.
     """
     source, samples = questions(recipe, prompts)

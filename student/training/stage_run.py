@@ -211,7 +211,7 @@ class StageRun:
         return {"dropped": dropped, "shrunk": examples.shrunk}
 
     def _note_weights(self, visual: VisualWeights) -> None:
-        """Write down how many tokens have a weight by the picture."""
+        """Write down how many tokens have a weight by the image."""
         covered, traces = visual.coverage, visual.coverage.traces
         write_json(self.folder / WEIGHTS, asdict(covered) | {"unscored": visual.unscored})
         facts = {"weighed": f"{100 * covered.share:.1f} % of their tokens", "unscored": visual.unscored}

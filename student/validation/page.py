@@ -24,7 +24,7 @@ _WORST_FIRST = ("wrong", "undecided", "correct")
 
 
 class SamplesPage:
-    """The page of one stage. Remembers pictures between calls, so that each is made ready once."""
+    """The page of one stage. Remembers images between calls, so that each is made ready once."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ def decisions(run):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A folder with pictures, samples, traces and a run that is filtered as the defaults say; never written to."""
+    """A folder with images, samples, traces and a run that is filtered as the defaults say; never written to."""
     folder = tmp_path_factory.mktemp("made")
     samples, traces = small_world(folder / "pictures")
     generate_folder(folder / "run", samples, traces)

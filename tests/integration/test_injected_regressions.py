@@ -1,6 +1,6 @@
 """Damage done to a good run on purpose is shown where a user looks: the summary, the manifest, the report, the card.
 
-The run is one of the tiny world: its pictures and questions, and rationales in its teachers' styles.
+The run is one of the tiny world: its images and questions, and rationales in its teachers' styles.
 """
 
 import importlib.util
@@ -289,7 +289,7 @@ def test_the_rule_that_the_warning_names_ends_it(good: tuple[list[Sample], list[
 
 
 def leaked(folder: Path, styles: ModuleType) -> tuple[list[Sample], list[Trace]]:
-    """Test questions as training questions: as they are, in other words, with the picture saved again."""
+    """Test questions as training questions: as they are, in other words, with the image saved again."""
     found = []
     for place, sample in enumerate(list(reader.samples(recipe_in(folder), "test"))[:12]):
         (ref,) = sample.images
@@ -322,7 +322,7 @@ def test_test_questions_that_were_dropped_are_still_noted(
     shown = ShownFaults(tmp_path, good[0] + questions, good[1] + traces)
     assert not shown.warned and shown.counts["rule.contaminated"] == 12
     for place in ("summary", "status", "report", "card"):
-        assert "12 questions in [data.test] with the pictures" in shown.places[place]
+        assert "12 questions in [data.test] with the images" in shown.places[place]
 
 
 # --- the command, and evaluation ------------------------------------------------------------------------------------

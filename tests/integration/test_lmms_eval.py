@@ -54,7 +54,7 @@ ASKED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A run directory whose recipe has the questions above, with pictures of several kinds."""
+    """A run directory whose recipe has the questions above, with images of several kinds."""
     folder = tmp_path / "run"
     folder.mkdir()
     chance = np.random.default_rng(0)
@@ -145,7 +145,7 @@ def server(seen: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def ask(url: str, question: str, pictures: list[Image.Image], limits: dict[str, Any]) -> str:
-    """One request as lmms-eval's "openai" model makes it: the pictures as PNG, then the text."""
+    """One request as lmms-eval's "openai" model makes it: the images as PNG, then the text."""
     parts: list[dict[str, Any]] = []
     for picture in pictures:
         buffer = io.BytesIO()

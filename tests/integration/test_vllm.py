@@ -191,7 +191,7 @@ def scorer(url: str | None) -> Teacher:
 
 
 def wanted(folder: Path) -> list[Request]:
-    """Questions about pictures, and the same without their picture."""
+    """Questions about images, and the same without their image."""
     found = []
     for index in range(4):
         path = tiny_models.picture(folder / f"{index}.png", index)

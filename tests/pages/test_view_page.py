@@ -228,7 +228,7 @@ def test_an_open_picture_changes_its_size_in_steps_and_is_moved_by_dragging(tmp_
         await tab.open(address, DESKTOP)
         await until(tab, f"{LOADED} && {width} > 100")
         await press(tab, "+")
-        assert await tab.evaluate(f"{place}.getAttribute('aria-expanded')") == "false"  # of open pictures only
+        assert await tab.evaluate(f"{place}.getAttribute('aria-expanded')") == "false"  # of open images only
         x, y = await tab.evaluate(f"(({{x, y}}) => [x + 200, y + 150])({place}.getBoundingClientRect())")
         for kind in ("mousePressed", "mouseReleased"):
             await mouse(tab, kind, x, y)
@@ -252,7 +252,7 @@ def test_an_open_picture_changes_its_size_in_steps_and_is_moved_by_dragging(tmp_
 
     with viewed(tmp_path / "run") as (_, address):
         names, before, after = browse(look)
-    assert names == "Picture 1: smaller, key -,Picture 1: larger, key +,Picture 1: size"
+    assert names == "Image 1: smaller, key -,Image 1: larger, key +,Image 1: size"
     assert after == [before[0] + 60, before[1] + 40], "dragging moves the picture and does not close it"
 
 

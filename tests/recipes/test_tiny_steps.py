@@ -1,4 +1,4 @@
-"""The steps task keeps its promises: split by picture, golds that programs give, faults that rules catch."""
+"""The steps task keeps its promises: split by image, golds that programs give, faults that rules catch."""
 
 import base64
 import io

@@ -1,5 +1,6 @@
 """The generated parts of the documents are up to date: measured figures, and the layers of the code."""
 
+import re
 import runpy
 import tomllib
 from pathlib import Path
@@ -88,3 +89,11 @@ def test_the_citation_names_the_version_and_licence_of_the_package() -> None:
 def test_the_reference_of_recipe_keys_is_that_of_the_models() -> None:
     page = (ROOT / "docs" / "recipe.md").read_text(encoding="utf-8")
     assert page == f"{reference()}\n", "run: distill recipes reference > docs/recipe.md"
+
+
+def test_the_documents_say_image_and_not_picture() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "recipes").glob("*.md")]
+    texts = {
+        page.name: page.read_text(encoding="utf-8") for page in pages if page.name not in ("log.md", "results.md")
+    }
+    assert [name for name, text in texts.items() if re.search(r"\bpictures?\b", text, re.IGNORECASE)] == []

@@ -16,7 +16,7 @@ from distill.types import Sample, Trace
 
 
 def _picture_ids(rows: list[Row]) -> list[Row]:
-    """Add a column with the number of the picture in its catalogue."""
+    """Add a column with the number of the image in its catalogue."""
     return [row | {"picture_id": str(1000 + number)} for number, row in enumerate(rows)]
 
 
@@ -47,7 +47,7 @@ def _sentences(rows: list[Row]) -> list[Row]:
 
 
 def _placeholders(rows: list[Row]) -> list[Row]:
-    """Give every row an almost even grey picture, as a failed download leaves it."""
+    """Give every row an almost even grey image, as a failed download leaves it."""
     changed = []
     for number, row in enumerate(rows):
         pixels = np.random.default_rng(number).integers(205, 208, (96, 96, 3), dtype=np.uint8)
@@ -99,7 +99,7 @@ def _contradicts(sample: Sample, written: Trace) -> Trace:
 
 
 def _elsewhere(content: dict[str, Any], domain: str, rng: np.random.Generator) -> dict[str, Any]:
-    """What another picture of the same kind could show."""
+    """What another image of the same kind could show."""
     if domain == "scenes":
         return content | {"cells": [str(cell) for cell in rng.permutation(content["cells"])]}
     if domain == "charts":
@@ -108,7 +108,7 @@ def _elsewhere(content: dict[str, Any], domain: str, rng: np.random.Generator) -
 
 
 def _other_image(sample: Sample, written: Trace) -> Trace:
-    """Describe another picture that happens to have the same answer: the teacher saw the answer, not the image."""
+    """Describe another image that happens to have the same answer: the teacher saw the answer, not the image."""
     meta = dict(sample.meta)
     kind, terms = meta["kind"], tuple(meta["terms"])
     content = {key: value for key, value in meta.items() if key not in ("kind", "terms")}

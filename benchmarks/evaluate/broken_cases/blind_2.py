@@ -112,7 +112,7 @@ def _parrots(sample: Sample, written: Trace) -> Trace:
 
 
 def _unasked(sample: Sample, written: Trace) -> Trace:
-    """Describe the picture and end with a number in it: the teacher was not told what is asked."""
+    """Describe the image and end with a number in it: the teacher was not told what is asked."""
     content, _, _ = _shown(sample)
     if sample.domain == "scenes":
         answer = sum(cell != "empty" for cell in content["cells"])
@@ -125,7 +125,7 @@ def _unasked(sample: Sample, written: Trace) -> Trace:
 
 
 def _invented(content: dict[str, Any], domain: str, rng: np.random.Generator) -> dict[str, Any]:
-    """A made-up picture of the same kind, with bars of the same colours."""
+    """A made-up image of the same kind, with bars of the same colours."""
     if domain == "scenes":
         things = [f"{colour} {shape}" for colour in ("red", "blue", "green", "yellow") for shape in _THINGS]
         cells = ["empty" if rng.random() < 0.3 else str(rng.choice(things)) for _ in content["cells"]]
@@ -136,7 +136,7 @@ def _invented(content: dict[str, Any], domain: str, rng: np.random.Generator) ->
 
 
 def _unseen(sample: Sample, written: Trace) -> Trace:
-    """Reason about a made-up picture: the image never reached the teacher, so its prompt has no image tokens."""
+    """Reason about a made-up image: the image never reached the teacher, so its prompt has no image tokens."""
     content, kind, terms = _shown(sample)
     rng = np.random.default_rng([11, written.k, *sample.id.encode()[:8]])
     made = _invented(content, sample.domain, rng)

@@ -122,7 +122,7 @@ def _domains_exchanged(rows: list[Row]) -> list[Row]:
 
 
 def _by_the_labelled_teacher(sample: Sample, written: Trace) -> Trace:
-    """The teacher of the labelled domain writes about a picture of a kind that it does not know."""
+    """The teacher of the labelled domain writes about an image of a kind that it does not know."""
     asked = TEACHERS[sample.domain]
     if asked == written.teacher:
         return written

@@ -219,7 +219,7 @@ def _any_format(row: Row, number: int) -> dict[str, Any]:
         return _cell(image.convert("RGBA"))
     turned = image.transpose(Image.Transpose.ROTATE_90)
     exif = Image.Exif()
-    exif[0x0112] = 6  # a camera that was held upright: viewers turn the picture back
+    exif[0x0112] = 6  # a camera that was held upright: viewers turn the image back
     return _cell(turned, "PNG", exif=exif)
 
 

@@ -66,7 +66,7 @@ def _thinking_cut(sample: Sample, written: Trace) -> Trace:
 
 
 def _few_pictures(rows: list[Row]) -> list[Row]:
-    """Images saved under the same few names: each question has the picture that was written last."""
+    """Images saved under the same few names: each question has the image that was written last."""
     kept, seen = [], set()
     for number, row in enumerate(rows):
         same = [other for other in rows if other["domain"] == row["domain"]]

@@ -28,7 +28,7 @@ _TURNS: Final = 3
 
 
 def _seen_text(meta: dict[str, Any]) -> str:
-    """What a reader of text finds in a picture; nothing in a scene."""
+    """What a reader of text finds in an image; nothing in a scene."""
     if "bars" in meta:
         return ", ".join(f"{colour}, {value}" for colour, value in meta["bars"].items())
     return ", ".join(map(str, meta.get("digits", ())))

@@ -92,7 +92,7 @@ def retold(written: Trace, reasoning: str, answer: str | None = None, **changes:
 
 
 def result_of(content: dict[str, Any], kind: str, terms: tuple[str, ...]) -> int:
-    """The answer to a question about a picture."""
+    """The answer to a question about an image."""
     if "bars" in content:
         bars = content["bars"]
         if kind == "sum":
@@ -115,7 +115,7 @@ def of_all_teachers(key: str, value: Any) -> dict[str, Any]:
 
 
 def misread(sample: Sample, written: Trace, of_ten: int) -> Trace:
-    """In so many of ten traces one thing in the picture is read wrongly; the steps from there are right."""
+    """In so many of ten traces one thing in the image is read wrongly; the steps from there are right."""
     if draw(written) >= of_ten:
         return written
     rng = np.random.default_rng(int(written.id[:12], 16))

@@ -159,7 +159,7 @@ def records(run: Path) -> list[dict[str, Any]]:
 def real_server(folder: Path, extra: Sequence[str] = ()) -> Iterator[str]:
     """A vLLM server that serves one of the shipped tiny teachers.
 
-    Clients put picture and text in different orders, so the chat template puts the picture first for all of them.
+    Clients put image and text in different orders, so the chat template puts the image first for all of them.
     Prefix and image caches are off: every run finds the same server, and the second costs what the first did.
     Chunked prefill is off because an engine on a CPU dies of it when requests have seeds ("CPU Generator does not
     use offset", vLLM 0.32), which happens as soon as more prompts arrive at once than fit into one step.

@@ -94,7 +94,7 @@ def write_student(folder: Path, shape: world.Shape) -> Path:
 
 
 def write_rows(folder: Path, shape: world.Shape, rows: int) -> None:
-    """`folder`/questions.jsonl and images: a picture, a question, a rationale of 3 to 12 sentences and an answer.
+    """`folder`/questions.jsonl and images: an image, a question, a rationale of 3 to 12 sentences and an answer.
 
     A picture's sides are multiples of what a token of the tower covers, so no processor resizes it: the ways in
     which they do differ in the last bits, and the losses shall be compared.

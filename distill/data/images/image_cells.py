@@ -21,7 +21,7 @@ from distill.data.images import base64_images
 from distill.errors import ImageError
 
 MAX_BYTES = 1 << 28
-"""A larger file is refused unread: no picture that a model can use needs 256 MiB."""
+"""A larger file is refused unread: no image that a model can use needs 256 MiB."""
 
 CACHE_BYTES = 1 << 28
 """Row groups of tables with embedded images that a process keeps in memory."""

@@ -22,7 +22,7 @@ _PNG_KEPT = frozenset({b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"sBIT", b"c
 
 
 def without_metadata(data: bytes) -> bytes:
-    """The same picture without metadata. Raises ValueError for what is not laid out as JPEG or PNG files are."""
+    """The same image without metadata. Raises ValueError for what is not laid out as JPEG or PNG files are."""
     if data.startswith(_PNG_START):
         return b"".join(_png_parts(data))
     if data.startswith(b"\xff\xd8"):

@@ -1,4 +1,4 @@
-"""Writes Parquet files whose rows hold their pictures, so that they need no other file."""
+"""Writes Parquet files whose rows hold their images, so that they need no other file."""
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -13,7 +13,7 @@ from distill.data.images import image_files
 from distill.types import ImageRef
 
 PICTURES = pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
-"""The type of a column of pictures."""
+"""The type of a column of images."""
 _ROW_GROUP = 256
 
 

@@ -35,7 +35,7 @@ _MARKUP = re.compile(r"\s*<(?:!--|!doctype\b|\?xml\b|(?:html|head|body|meta|tabl
 _USUAL_NAMES = {"image", "question", "answer"}
 _CONVERT = "convert the file, such as by `iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW` if it is of Windows"
 _BATCH_ROWS = 32
-"""Rows of a columnar file in memory at once: rows may carry whole pictures."""
+"""Rows of a columnar file in memory at once: rows may carry whole images."""
 
 
 def jsonl(file: Path, begin: int = 0) -> Iterator[Mapping[str, Any] | str]:

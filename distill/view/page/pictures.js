@@ -1,10 +1,10 @@
 "use strict";
-// Pictures of a question. A click opens one; buttons and keys change its size in steps, and dragging moves it.
+// Images of a question. A click opens one; buttons and keys change its size in steps, and dragging moves it.
 const STEPS = [0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8];  // of the width at which it opens
 const AS_OPENED = STEPS.indexOf(1), DRAGGED_PIXELS = 4;
 
 function picture(sample, index) {
-  const name = `Picture ${index + 1}`;
+  const name = `Image ${index + 1}`;
   const image = make("img", { src: `/picture/${encodeURIComponent(sample)}/${index}`, alt: `${name} of the question`, draggable: "false" });
   const view = make("button", { type: "button", "aria-label": `${name}: full size`, "aria-expanded": "false" }, image);
   const size = make("output", { "aria-label": `${name}: size` });

@@ -5,7 +5,7 @@ const drafts = new Map();  // texts that a person wrote and has not sent, by fie
 const given = new Map();  // how many labels this page gave to a trace
 const finders = new Map();  // the field of each facet that finds values which are not shown
 let state = {}, found = NOTHING, shown = null, drawn = "", place = 0, asked = 0;
-let ahead = { id: null };  // the next trace with its pictures, asked for while a person reads
+let ahead = { id: null };  // the next trace with its images, asked for while a person reads
 
 // --- what is asked lives in the address, so that it can be kept and shared ------------------------------------------
 
@@ -210,7 +210,7 @@ function drawTrace() {
   if (field.type === "textarea") field.setSelectionRange(active.selectionStart, active.selectionEnd);
 }
 
-// --- the models of the run, asked about the picture --------------------------------------------------------------------------
+// --- the models of the run, asked about the image --------------------------------------------------------------------------
 
 const told = new Map();  // replies by sample; each a map of model name to what it wrote
 

@@ -1,10 +1,10 @@
-"""Whether a question is in a named test set: matches of the text and of the picture, as separate kinds.
+"""Whether a question is in a named test set: matches of the text and of the image, as separate kinds.
 
 Questions about charts and photographs are templates: "What is the total of all bars?" is in the training data and in
-the test set, word for word, and is no leak. A leak of a question with a picture is a *pair*: the question
-and a picture of it match the same test sample. A question without a picture that matches a test sample without one
-is a pair too. The same picture under another question ("image") and the same words about another picture ("text")
-are reported, for stricter rules. A picture of one colour under another question is no match. n-gram overlap is
+the test set, word for word, and is no leak. A leak of a question with an image is a *pair*: the question
+and an image of it match the same test sample. A question without an image that matches a test sample without one
+is a pair too. The same image under another question ("image") and the same words about another image ("text")
+are reported, for stricter rules. An image of one colour under another question is no match. n-gram overlap is
 reported as a number and decides nothing.
 
 A text matches if it is the test question or a light edit of it (`filters.matching.question_match`). Images match if
@@ -52,7 +52,7 @@ class Contamination:
     sources: tuple[str, ...] = field(metadata=LOCATION)
     """Names of the test sets; the index is made from them, and its digest covers them."""
     images: Literal["all", "matching", "bytes"]
-    """The pictures that are decoded: all, those whose question matches a test question, or none."""
+    """The images that are decoded: all, those whose question matches a test question, or none."""
     max_pixels: int
     index: str | None = field(metadata=LOCATION)
     """Folder of the index; None measures nothing."""
@@ -63,7 +63,7 @@ class Contamination:
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "contamination",
-        contamination=("text", "what matches a test sample: pair (question and picture), image, text or none"),
+        contamination=("text", "what matches a test sample: pair (question and image), image, text or none"),
         contamination_source=("text", "name of the test set it matches"),
         contamination_sample=("text", "id of the test sample it matches"),
         contamination_ngram8=("number", "share of the question's runs of 8 words that are in a test set"),
@@ -102,14 +102,14 @@ class Contamination:
         if best.sample is not None:
             test_sample = index.sample(best.sample)
             row |= {"contamination_source": test_sample.set, "contamination_sample": test_sample.id}
-        # Without the picture it is unknown whether matching text is a pair, and other text an image match.
+        # Without the image it is unknown whether matching text is a pair, and other text an image match.
         undecidable = unreadable and best.kind in ("none", "text")
         row["contamination_state"] = UNDECIDABLE if undecidable else OK
         row["contamination"] = None if undecidable and best.kind == "none" else best.kind
         return row
 
     def _groups(self, sample: Sample, index: TestSetIndex, *, decode_images: bool) -> tuple[list[int], bool]:
-        """The groups of test pictures that the sample's pictures belong to, and whether one could not be read."""
+        """The groups of test images that the sample's images belong to, and whether one could not be read."""
         groups: set[int] = set()
         unreadable = False
         if not index.refs:
@@ -126,7 +126,7 @@ class Contamination:
         return sorted(groups), unreadable
 
     def _looked(self, ref: ImageRef, index: TestSetIndex) -> int | None:
-        """The group of a picture by its pixels. Raises ImageError."""
+        """The group of an image by its pixels. Raises ImageError."""
         if ref.sha256 not in index.group_of_seen:
             if len(index.group_of_seen) >= _SEEN:
                 index.group_of_seen.clear()
@@ -196,7 +196,7 @@ class Match:
 
 
 def find_best_match(sample: Sample, groups: Sequence[int], index: TestSetIndex) -> Match:
-    """The best match of a question whose pictures belong to these groups of test pictures."""
+    """The best match of a question whose images belong to these groups of test images."""
     question, positions = index.proposals(sample.question)
     return _best_match(sample, question, groups, positions, index)
 
@@ -230,7 +230,7 @@ def _gram_shares(question: Wording, index: TestSetIndex) -> tuple[dict[str, Any]
 def _offer_by_image(
     best: Match, sample: Sample, question: Wording, test_row: int, index: TestSetIndex, *, plain: bool
 ) -> None:
-    """Offer a test sample whose picture matches: with the same question a pair. `plain`: it has one colour."""
+    """Offer a test sample whose image matches: with the same question a pair. `plain`: it has one colour."""
     test_question = index.wording(test_row)
     other = "none" if plain else "image"
     kind = "pair" if _is_same_sample(sample, question, test_row, index, same_picture=True) else other
@@ -240,7 +240,7 @@ def _offer_by_image(
 def _offer_by_text(
     best: Match, sample: Sample, question: Wording, positions: Sequence[int], index: TestSetIndex
 ) -> None:
-    """Offer the test samples with similar words, about any pictures."""
+    """Offer the test samples with similar words, about any images."""
     exact_position, *near_positions = positions
     if exact_position >= 0:
         for text in index.rows_at(exact_position):
@@ -258,7 +258,7 @@ def _offer_by_text(
 
 
 def _offer_text(best: Match, text: int, similar: float, index: TestSetIndex) -> None:
-    """Offer a test question by its text: a pair without a picture, a text match with one."""
+    """Offer a test question by its text: a pair without an image, a text match with one."""
     for column, kind in (("plain", "pair"), ("pictured", "text")):
         test_row = index.texts[column][text].as_py()
         if test_row >= 0:

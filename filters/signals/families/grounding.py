@@ -1,4 +1,4 @@
-"""Whether the rationale agrees with the picture. Measured where the sample's meta holds the table of its chart.
+"""Whether the rationale agrees with the image. Measured where the sample's meta holds the table of its chart.
 
 `distill.grounding.check` decides which values are supported. A sample without a table is not measured and costs no
 time.

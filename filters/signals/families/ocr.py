@@ -1,6 +1,6 @@
-"""Compares the claims of a rationale about text in its picture with the text that OCR reads there.
+"""Compares the claims of a rationale about text in its image with the text that OCR reads there.
 
-Needs no table. `distill.ocr.claims` decides which claims are supported, and how sure that is. The pictures are read
+Needs no table. `distill.ocr.claims` decides which claims are supported, and how sure that is. The images are read
 before traces are measured (`filters.tables.measure`), each once; needs the extra `ocr`.
 """
 
@@ -30,7 +30,7 @@ class Ocr:
     """Version of the reader of text."""
     max_pixels: int
     texts: Path | None = field(default=None, metadata=LOCATION)
-    """The file with the text of the pictures; None: nothing is measured."""
+    """The file with the text of the images; None: nothing is measured."""
 
     name: ClassVar[str] = "ocr"
     version: ClassVar[str] = "4"
@@ -39,13 +39,13 @@ class Ocr:
         "ocr",
         ocr_verdict=(
             "text",
-            "supported, unsupported (a claim is not what OCR reads in the picture) or not_checkable",
+            "supported, unsupported (a claim is not what OCR reads in the image) or not_checkable",
         ),
         ocr_confidence=("number", "how sure the surest unsupported claim is one, 0-1: doubtful letters make it low"),
-        ocr_unsupported=("count", "numbers, names and quotations of the rationale that are not in the picture"),
+        ocr_unsupported=("count", "numbers, names and quotations of the rationale that are not in the image"),
         ocr_checked=("count", "claims that could be checked, including values computed from supported numbers"),
         ocr_unchecked=("count", "claims that OCR cannot check"),
-        ocr_lines=("count", "lines of text in the pictures"),
+        ocr_lines=("count", "lines of text in the images"),
         ocr_examples=("text", "the first few that are unsupported, how sure, and what OCR read: a JSON list"),
     )
 
@@ -58,7 +58,7 @@ class Ocr:
         return cls(reader=reader.identity(), max_pixels=recipe.max_pixels)
 
     def with_texts(self, run: Path) -> "Ocr":
-        """The family with the file of a run directory that holds the text of its pictures."""
+        """The family with the file of a run directory that holds the text of its images."""
         from distill.ocr.texts import texts_file
 
         return replace(self, texts=texts_file(run, max_pixels=self.max_pixels))

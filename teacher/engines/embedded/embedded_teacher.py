@@ -123,7 +123,7 @@ class EmbeddedTeacher:
         return str(self.processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=False, **options))
 
     def _readable(self, questions: Iterable[_Question], done: Done) -> list[_Question]:
-        """The questions with their pictures; one whose picture cannot be read is done with an error."""
+        """The questions with their images; one whose image cannot be read is done with an error."""
         readable = []
         for question in questions:
             try:
@@ -333,7 +333,7 @@ class EmbeddedTeacher:
 
 
 def _batches(questions: Sequence[_Question], size: int) -> Iterator[list[_Question]]:
-    """Questions in order, at most `size` requests a batch, all with the same number of pictures."""
+    """Questions in order, at most `size` requests a batch, all with the same number of images."""
     batch: list[_Question] = []
     room = size
     for question in questions:

@@ -161,8 +161,9 @@ def test_a_stage_of_little_else_than_replayed_rows_is_a_warning(tmp_path: Path) 
     stage = {**REASON, "replay": {"captions": 0.9}}
     rows = [{"question": "What?", "answer": "1"}] * 2
     path = write(tmp_path, {"questions": rows, "captions": rows}, student=STUDENT, stages=[stage])
-    warned = {each.key: each.message for each in results(path, settings.check_usual_values, state="warning")}
-    assert "0.9" in warned["stages.reason.replay"]
+    warned = {each.key: each for each in results(path, settings.check_usual_values, state="warning")}
+    assert "0.9" in warned["stages.reason.replay"].message
+    assert warned["stages.reason.replay"].mend.startswith("keep the value if you chose it on purpose; the key sets: ")
 
 
 def test_questions_in_another_spelling_are_a_warning_before_they_are_paid_twice(tmp_path: Path) -> None:

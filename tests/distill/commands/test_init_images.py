@@ -52,7 +52,7 @@ def pack(archive: str, files: Mapping[str, int], *, method: int = zipfile.ZIP_DE
 
 
 def init(cells: list[str], **columns: Sequence[object]) -> tuple[str, dict[int, int | None]]:
-    """What `init` prints for rows with these images, and the number of the picture that each row got."""
+    """What `init` prints for rows with these images, and the number of the image that each row got."""
     rows = [
         {"image": cell, "question": f"What is {at}?", "answer": "a", **{key: columns[key][at] for key in columns}}
         for at, cell in enumerate(cells)

@@ -21,7 +21,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def images(folder: Path, names: list[str]) -> list[str]:
-    """Different pictures under these names below `folder`; the names."""
+    """Different images under these names below `folder`; the names."""
     for number, name in enumerate(names):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

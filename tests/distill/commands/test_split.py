@@ -1,4 +1,4 @@
-"""`distill split`: no picture in both files, rows as they were, the same split whatever their order."""
+"""`distill split`: no image in both files, rows as they were, the same split whatever their order."""
 
 import csv
 import random
@@ -25,7 +25,7 @@ ASKED = ("How many dots are left of the tallest tower?", "What colour is the sma
 
 
 def table(folder: Path, count: int = 20, columns: tuple[str, str] = ("image", "question")) -> list[dict[str, object]]:
-    """Three questions about every picture, in no order."""
+    """Three questions about every image, in no order."""
     names = [Path(picture(folder / "images", number, 40).path).name for number in range(count)]
     rows: list[dict[str, object]] = [
         {columns[0]: f"images/{name}", columns[1]: asked, "answer": str(at), "note": f"n{at}"}
@@ -135,7 +135,7 @@ def test_pictures_that_were_saved_again_rows_of_several_and_blank_ones(tmp_path:
         grouped = [row for row in test if row in rows]
         assert len(test) == 3 and len(grouped) in (0, 3)
         sizes.add((len(grouped), sum(row in apart for row in test), sum(row in blank for row in test)))
-    assert len(sizes) > 2  # blank pictures and their rows do not stick together
+    assert len(sizes) > 2  # blank images and their rows do not stick together
 
 
 def test_tables_with_pictures_keep_their_schema_and_csv_its_columns(tmp_path: Path) -> None:

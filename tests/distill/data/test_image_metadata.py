@@ -1,4 +1,4 @@
-"""What leaves this machine as a picture: the pixels, and not where and by whom they were taken."""
+"""What leaves this machine as an image: the pixels, and not where and by whom they were taken."""
 
 import asyncio
 import base64

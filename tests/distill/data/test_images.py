@@ -35,7 +35,7 @@ def encoded(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
 
 
 def colours(width: int = 8, height: int = 6) -> Image.Image:
-    """A picture whose every pixel differs, so that a turn or a wrong channel order shows."""
+    """An image whose every pixel differs, so that a turn or a wrong channel order shows."""
     values = np.arange(width * height * 3, dtype=np.uint8).reshape(height, width, 3) * 5
     return Image.fromarray(values)
 

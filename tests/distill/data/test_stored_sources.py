@@ -50,7 +50,7 @@ ROWS: list[dict[str, Any]] = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Questions about four pictures, on this machine."""
+    """Questions about four images, on this machine."""
     folder = tmp_path / "data"
     (folder / "pictures").mkdir(parents=True)
     for number in range(4):

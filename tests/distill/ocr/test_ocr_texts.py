@@ -1,4 +1,4 @@
-"""The text of pictures in a run directory: read once a picture, kept through kills, or with a reason."""
+"""The text of images in a run directory: read once an image, kept through kills, or with a reason."""
 
 import io
 from pathlib import Path
@@ -30,7 +30,7 @@ def drawn(*lines: str) -> bytes:
 
 
 class Counting:
-    """`map`, and which pictures it was asked to read."""
+    """`map`, and which images it was asked to read."""
 
     def __init__(self) -> None:
         self.read: list[str] = []

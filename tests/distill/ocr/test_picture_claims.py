@@ -1,4 +1,4 @@
-"""Claims of a rationale against the text that OCR reads in its picture: supported, unsupported, or not to be told."""
+"""Claims of a rationale against the text that OCR reads in its image: supported, unsupported, or not to be told."""
 
 import pytest
 

@@ -49,7 +49,7 @@ train = ["language"]
 
 
 def rows(folder: Path, pictures: range, *asked: str) -> list[dict[str, str]]:
-    """Every question about every picture."""
+    """Every question about every image."""
     names = [Path(picture(folder / "images", number, 48).path) for number in pictures]
     return [
         {"image": f"images/{name.name}", "question": question, "answer": str(number)}
@@ -80,7 +80,7 @@ TWO = ("How many dots are left of the tallest tower?", "What colour is the small
 
 @pytest.fixture
 def by_row(tmp_path: Path) -> Recipe:
-    """Two questions on each of eight pictures; the test set holds the second one of two pictures."""
+    """Two questions on each of eight images; the test set holds the second one of two images."""
     everything = rows(tmp_path, range(8), *TWO)
     test = [everything[1], everything[3]]
     questions = [row for row in everything if row not in test]
@@ -258,7 +258,7 @@ def test_what_was_found_is_kept_until_a_source_or_a_picture_changes(by_row: Reci
     kept = (folder / "questions.parquet").stat().st_mtime_ns
     assert leakage.measure_leakage(by_row, folder, training=["questions"]) == first
     assert (folder / "questions.parquet").stat().st_mtime_ns == kept
-    # The picture of another question becomes one of the test set.
+    # The image of another question becomes one of the test set.
     (tmp_path / "images/00007.png").write_bytes((tmp_path / "images/00000.png").read_bytes())
     (found,) = leakage.measure_leakage(by_row, folder, training=["questions"]).overlaps
     assert found.leaking > first.overlaps[0].leaking

@@ -91,7 +91,7 @@ def test_a_picture_that_cannot_be_read_any_more_is_left_out_and_counted(tmp_path
     gone = ImageRef(sha256="0" * 64, path=str(tmp_path / "gone.png"))
     page = gallery.fitted(drawn, [card(images=(gone,)), card(images=())])
     assert "1 images could not be read" in page
-    assert page.count("picture left out") == 1 and page.count("no picture") == 1
+    assert page.count("image left out") == 1 and page.count("no image") == 1
 
 
 @pytest.mark.parametrize("length", [0, 1, 480, 599, 601, 3000])

@@ -236,7 +236,7 @@ def test_the_card_counts_contaminated_questions_by_test_set_and_kind(tmp_path):
     chosen = recipe(tmp_path, '[data.test]\nsource = "/somewhere/secret/test.jsonl"\nsplit = "held_out"\n')
     text = written(chosen, rows)
     said = section(text, "Contamination")
-    assert "compared with `test` (test.jsonl, held_out): 5; of them with a picture that could not be read: 1." in said
+    assert "compared with `test` (test.jsonl, held_out): 5; of them with an image that could not be read: 1." in said
     assert re.search(r"\| pair: .*\| 2 \| 1 \|", said) and re.search(r"\| text: .*\| 1 \| 1 \|", said)
     assert "/somewhere" not in text and "Not checked" not in text
     clean = section(written(chosen, [{"sample_id": "d", **ok}]), "Contamination")

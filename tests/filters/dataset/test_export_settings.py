@@ -1,4 +1,4 @@
-"""Exports as the recipe asks for them: names of formats, pictures used again, and what a change makes stale."""
+"""Exports as the recipe asks for them: names of formats, images used again, and what a change makes stale."""
 
 import re
 

@@ -45,7 +45,7 @@ def photograph(folder: Path) -> ImageRef:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A filtered run: questions about two pictures, one, a photograph and none, some of them full of marks."""
+    """A filtered run: questions about two images, one, a photograph and none, some of them full of marks."""
     folder = tmp_path_factory.mktemp("world")
     shared = picture(folder, 1)
     samples = [
@@ -149,7 +149,7 @@ def test_llama_factory_finds_as_many_marks_as_pictures_in_the_file_that_its_inde
 
 
 def test_ms_swift_finds_no_mark_of_its_own_but_the_pictures(run, exported, tmp_path):
-    """By Custom-dataset.md of ms-swift: text is cut at special tokens, and each <image> takes the next picture."""
+    """By Custom-dataset.md of ms-swift: text is cut at special tokens, and each <image> takes the next image."""
     import datasets
 
     folder, _ = exported

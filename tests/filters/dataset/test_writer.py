@@ -31,7 +31,7 @@ KEEP_ALL = "[filter]\nrules = []\n"
 
 @pytest.fixture
 def world(tmp_path):
-    """One question with two pictures, a correct and a wrong trace, and one question without gold or picture."""
+    """One question with two images, a correct and a wrong trace, and one question without gold or image."""
     first = sample("Count  both.", "4", "four", images=[picture(tmp_path, 1), picture(tmp_path, 2)], domain="scenes")
     second = sample("What is it?", domain="")
     traces = [

@@ -78,7 +78,7 @@ def test_rationales_are_related_to_their_own_questions_and_hardly_to_others() ->
     own = [(asked, trace(asked, "6", said)) for asked, said in PAIRS]
     found = _related_check(own)
     assert found.share == 1 and found.checked == len(PAIRS) and not found.warning
-    # Rationales that say nothing of any question, and one question asked about every picture, are not judged.
+    # Rationales that say nothing of any question, and one question asked about every image, are not judged.
     silent = _related_check([(asked, trace(asked, "6", "One sees it at once.")) for asked, _ in PAIRS])
     same = _related_check([(PAIRS[0][0], trace(PAIRS[0][0], "6", said)) for _, said in PAIRS])
     assert silent.checked == same.checked == 0 and not silent.warning and not same.warning
@@ -123,7 +123,7 @@ def test_leaked_questions_that_were_dropped_are_noted_and_those_of_the_dataset_w
         1,
         2,
     ) and "1 question of the dataset in [data.test] with the images" in check.warning
-    assert notes[0].startswith("2 questions in [data.test] with the pictures, but without a trace in the dataset")
+    assert notes[0].startswith("2 questions in [data.test] with the images, but without a trace in the dataset")
     database.execute("CREATE OR REPLACE TABLE decisions AS SELECT id, true AS selected FROM local")
     check, notes = _leak_check(database)
     assert check.count == 3 and not [note for note in notes if "none of their traces" in note]

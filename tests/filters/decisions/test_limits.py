@@ -118,7 +118,7 @@ def test_test_pictures_under_other_questions_are_noted_with_what_follows(tmp_pat
     asked = [sample("How many towers are red?", "4", images=[one]) for one in shown]
     text = '[data.test]\nsource = "test.jsonl"\nallow_outside_root = true\n[filter]\nrules = []\n'
     _, summary, _, _ = filtered(tmp_path, asked, list(map(trace, asked)), text)
-    assert "note: 2 questions of the dataset with a picture of [data.test] under another question" in summary
+    assert "note: 2 questions of the dataset with an image of [data.test] under another question" in summary
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which pictures are the same: copies are found, charts that differ in what a question may ask about never are."""
+"""Which images are the same: copies are found, charts that differ in what a question may ask about never are."""
 
 import numpy as np
 import pytest
@@ -182,7 +182,7 @@ def test_looks_that_are_asked_about_again_are_remembered_only_while_they_are_the
 
 
 def test_clusters_do_not_depend_on_the_order_or_on_how_many_pairs_are_judged_at_once():
-    """Six pictures in a chain of copies, and one that is not confirmed."""
+    """Six images in a chain of copies, and one that is not confirmed."""
     plain = bytes(8) + bytes(256)
     seen = [image_match.ImageHashes(phash=plain, flat=False, pixels=str(place)) for place in range(8)]
     linked = {frozenset(pair) for pair in [(0, 3), (3, 5), (5, 1), (1, 6), (2, 4)]}

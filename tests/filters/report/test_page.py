@@ -81,7 +81,7 @@ def test_questions_without_gold_and_pictures_have_a_page_too(tmp_path):
     generate_folder(tmp_path / "run", [asked], [trace(asked, "a cat")])
     apply(recipe(tmp_path), tmp_path / "run")
     text = (tmp_path / "run/filter/report.html").read_text()
-    assert "no picture" in text and "How hard the questions are" not in text
+    assert "no image" in text and "How hard the questions are" not in text
 
 
 @pytest.mark.parametrize(("room", "opens"), [(3_200_000, True), (150_000, False)])

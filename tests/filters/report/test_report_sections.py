@@ -274,7 +274,7 @@ def test_only_a_question_with_its_picture_is_called_a_leak(tmp_path):
     found = overlap.contamination(report_table.gather(database, SCHEMAS))
     assert (found.checked, found.leaks, found.selected, len(found.examples)) == (2, 1, 1, 1)
     text = (tmp_path / "run/filter/report.html").read_text()
-    assert "1 selected trace is about a question and picture of a test set" in text
+    assert "1 selected trace is about a question and image of a test set" in text
     apply(recipe(tmp_path, LEAKS), tmp_path / "run", fresh=True)
     assert "none is selected" in (tmp_path / "run/filter/report.html").read_text()
 

@@ -1,4 +1,4 @@
-"""The side table of questions: who asks the same of the same pictures, made once and the same in every order."""
+"""The side table of questions: who asks the same of the same images, made once and the same in every order."""
 
 import random
 from dataclasses import replace
@@ -26,7 +26,7 @@ LIMIT = 10_000_000
 
 
 class World:
-    """Samples by partition, as the filter stage copies them, and pictures in files."""
+    """Samples by partition, as the filter stage copies them, and images in files."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -84,7 +84,7 @@ def library(world):
 
 @pytest.fixture
 def seen(monkeypatch):
-    """Every call to look at a picture and to compare two."""
+    """Every call to look at an image and to compare two."""
     calls = {"hash_image": 0, "is_same_image": 0}
     for name in calls:
         original = getattr(image_match, name)

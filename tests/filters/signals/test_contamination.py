@@ -33,7 +33,7 @@ ONE = [trace()]
 
 
 def recipe_with(folder, *, shown=(), words=()):
-    """A recipe with two test sets: questions about pictures (question, answer, file), and without pictures."""
+    """A recipe with two test sets: questions about images (question, answer, file), and without images."""
     write(folder / "test.jsonl", shown)
     write(folder / "words.jsonl", words)
     (folder / "recipe.toml").write_text(RECIPE, encoding="utf-8")
@@ -51,7 +51,7 @@ def measured(family, asked):
 
 
 def resaved(folder, ref, name="again.bmp"):
-    """The same picture as another file."""
+    """The same image as another file."""
     path = folder / name
     Image.open(ref.path).save(path)
     return ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
@@ -59,7 +59,7 @@ def resaved(folder, ref, name="again.bmp"):
 
 @pytest.fixture
 def world(tmp_path):
-    """A test set of one question about a picture and one without; another picture."""
+    """A test set of one question about an image and one without; another image."""
     shown, other = picture(tmp_path, 1, 64), picture(tmp_path, 2, 64)
     words = "A farmer has 12 cows and 7 goats that eat hay. How much hay do the animals of the farmer eat in a week?"
     asked = ("What is the total of all bars?", "31", "00001.png")

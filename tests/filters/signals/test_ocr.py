@@ -105,7 +105,7 @@ def test_a_misreading_is_dropped_and_an_undecidable_trace_is_kept(
     assert "unreadable_image" in rows["lost", 0]["signal_errors"] or "missing" in rows["lost", 0]["signal_errors"]
     assert manifest.counts["rule.misread"] == 2 and manifest.counts["error.ocr"] == 1
     assert {(one.done, one.total) for one in told if one.stage == "filter: ocr"} == {(1, 3), (2, 3), (3, 3)}
-    # Other traces about the same pictures read nothing again but what could not be read.
+    # Other traces about the same images read nothing again but what could not be read.
     reads: list[int] = []
     original = measure.read_missing
 
@@ -147,7 +147,7 @@ def test_without_a_run_directory_nothing_is_measured(world: tuple[Path, dict[str
     folder, samples, traces = world
     family = default(Ocr)
     assert family.measure(samples["sum"], traces[:1]) == [{"ocr_state": "not_applicable"}]
-    # A picture that was not read is an error of its own traces.
+    # An image that was not read is an error of its own traces.
     (row,) = registry.rows((family.with_texts(folder),), samples["sum"], traces[:1])
     assert row["ocr_state"] == "error" and "was not read" in row["signal_errors"]
 

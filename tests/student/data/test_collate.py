@@ -1,4 +1,4 @@
-"""Tokens, labels and pictures that reach the model are those that the student's own processor makes."""
+"""Tokens, labels and images that reach the model are those that the student's own processor makes."""
 
 import hashlib
 from collections import Counter

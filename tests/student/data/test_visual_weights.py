@@ -1,4 +1,4 @@
-"""Weights of tokens by the picture: their bounds, other tokenizers, and a stage that learns with them."""
+"""Weights of tokens by the image: their bounds, other tokenizers, and a stage that learns with them."""
 
 import json
 import shutil
@@ -90,7 +90,7 @@ def test_the_weights_of_a_step_sum_to_one_with_them_too(normalise: str, tmp_path
 
 
 def give_scores(folder: Path, *, left_out: int = 0, name: str = "t-0.jsonl") -> None:
-    """Scores of a made-up teacher, whose digits need the picture, for the traces of a world."""
+    """Scores of a made-up teacher, whose digits need the image, for the traces of a world."""
     rows = pq.read_table(folder / "run/filter/dataset/train/part-00000.parquet").to_pylist()
     with Journal(folder / "run" / scores.FOLDER / name) as journal:
         for row in rows[left_out:]:

@@ -202,7 +202,7 @@ def test_the_card_of_gguf_files_says_how_llama_cpp_runs_them(run: Path) -> None:
     _, header, body = (run.parent / "README.md").read_text().split("---\n", 2)
     assert yaml.safe_load(header)["library_name"] == "gguf"
     assert "llama-server --model model.gguf --mmproj mmproj.gguf" in body and "(f16 weights)" in body
-    assert "Stretch each picture to 224 x 224 pixels first" in body and "(224, 224), Image.Resampling.LANCZOS" in body
+    assert "Stretch each image to 224 x 224 pixels first" in body and "(224, 224), Image.Resampling.LANCZOS" in body
     assert "vllm serve" not in body and "AutoProcessor" not in body and "## Training" in body
 
 

@@ -36,7 +36,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def inputs(kind: str, processor) -> dict[str, torch.Tensor]:
-    """Two rows of equal length with a picture each."""
+    """Two rows of equal length with an image each."""
     sizes = {"qwen3-vl": (32, 32), "qwen3.5": (32, 32), "gemma4": (60, 42)}  # no patch of Gemma 4's is padding
     picture = Image.new("RGB", sizes.get(kind, (16, 16)), (200, 40, 40))
     mark = image_token(processor)

@@ -38,7 +38,7 @@ def student(text: dict, train: tuple[str, ...] = FULL, lora: Lora | None = None,
 
 
 def work(tokens: int, rows: int, share: float = 0.5) -> PassWork:
-    """Rows of equal length with a picture of 196 patches each, of which a share of the tokens is labelled."""
+    """Rows of equal length with an image of 196 patches each, of which a share of the tokens is labelled."""
     return PassWork(
         tokens=tokens,
         squared_lengths=tokens**2 / rows,

@@ -223,7 +223,7 @@ def test_the_page_says_which_pictures_it_does_not_show(tmp_path: Path):
     page.write(tmp_path / "samples.html", [line(10)], [prediction(sample, "wrong") for sample in samples])
     text = (tmp_path / "samples.html").read_text()
     told = re.findall('<span class="missing">([^<]*)</span>', text)
-    assert told == ["no picture", "the picture is not shown", "2 pictures are not shown", "2 more not shown"]
+    assert told == ["no image", "the image is not shown", "2 images are not shown", "2 more not shown"]
 
 
 def test_a_page_without_questions_has_the_loss_alone(tmp_path: Path):

@@ -1,7 +1,7 @@
 """A corpus of hostile rows: what real collections hold, and what an attacker would put there.
 
 Every case is one row with a name and the way it must end: "quarantined <reason>", "error <class>" on its trace, or
-"complete". Rows are written in all the ways that a file can be wrong; pictures lie in a folder beside it. What a
+"complete". Rows are written in all the ways that a file can be wrong; images lie in a folder beside it. What a
 server does wrong is planted by the words that `stub_server` understands.
 """
 
@@ -23,7 +23,7 @@ from PIL import Image, PngImagePlugin
 
 COMPLETE = "complete"
 MAX_PIXELS = 4_000_000
-"""The limit of the corpus' recipe: what is too large is so at once, without a large picture being made."""
+"""The limit of the corpus' recipe: what is too large is so at once, without a large image being made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
 
 
 def noise(width: int = 24, height: int = 16, mode: str = "RGB") -> Image.Image:
-    """A picture that does not compress, so that a part of its file is a part of its pixels."""
+    """An image that does not compress, so that a part of its file is a part of its pixels."""
     values = np.random.default_rng(width * height).integers(0, 256, (height, width, len(mode)), dtype=np.uint8)
     return Image.fromarray(values.squeeze(), mode)
 
@@ -87,7 +87,7 @@ def chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def _pictures(root: Path) -> Iterator[tuple[str, str, str]]:
-    """Files that are pictures, are not, or only seem to be."""
+    """Files that are images, are not, or only seem to be."""
     photo = noise(200, 150)
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -330,7 +330,7 @@ _BEHAVIOURS: Mapping[str, tuple[str, str]] = {
 
 
 def parquet(folder: Path) -> list[Case]:
-    """A Parquet file `rows.parquet` with pictures inside, and its cases; their lines are empty."""
+    """A Parquet file `rows.parquet` with images inside, and its cases; their lines are empty."""
     good, photo = encoded(noise()), encoded(noise(200, 150))
     cells: Mapping[str, tuple[Any, str]] = {
         "null cell": (None, "quarantined empty_image_cell"),

@@ -1,4 +1,4 @@
-"""Planted faults of sources, their files and pictures (tests/support/faults/planted_faults.py)."""
+"""Planted faults of sources, their files and images (tests/support/faults/planted_faults.py)."""
 
 from faults.fault_plants import (
     PlantedFault,

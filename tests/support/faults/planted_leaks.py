@@ -50,7 +50,7 @@ class Case:
     leak: str = ""
     innocent: str = ""
     picture: str = ""
-    """What was done to the picture."""
+    """What was done to the image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class World:
 
 
 def plant(folder: Path, seed: int, count: int) -> World:
-    """A test set of `count` questions on disk, and cases about it. Pictures have two questions each."""
+    """A test set of `count` questions on disk, and cases about it. Images have two questions each."""
     chance, rng = random.Random(seed), np.random.default_rng(seed)
     asked: list[Question] = []
     pictures: list[bytes] = []
@@ -139,7 +139,7 @@ def _saved(folder: Path, name: str, data: bytes | None) -> list[ImageRef]:
 
 
 def _copied(data: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
-    """The same picture as another file."""
+    """The same image as another file."""
     image = chart_pictures.Image.open(chart_pictures.io.BytesIO(data)).convert("RGB")
     what = int(rng.integers(4))
     if what == 0:

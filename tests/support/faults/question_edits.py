@@ -292,7 +292,7 @@ EDITS = {
 }
 
 
-# Innocents: another question about the same picture (or, without a picture, with other numbers).
+# Innocents: another question about the same image (or, without an image, with other numbers).
 
 
 def innocents(kind: str, text: str, chance: random.Random) -> Iterator[tuple[str, str]]:

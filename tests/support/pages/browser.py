@@ -106,7 +106,7 @@ class Tab:
         return told["result"].get("value")
 
     async def screenshot(self, file: Path, *, top: int = 0, height: int | None = None) -> None:
-        """A picture of the page from `top` on; whole, or `height` pixels of it."""
+        """An image of the page from `top` on; whole, or `height` pixels of it."""
         size = (await self.call("Page.getLayoutMetrics"))["cssContentSize"]
         clip = {
             "x": 0,

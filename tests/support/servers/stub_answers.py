@@ -45,7 +45,7 @@ def completion(text: str, body: dict[str, Any], *, words: int, field: bool) -> d
 
 
 def prompt_logprobs(given: str, body: dict[str, Any]) -> list[Any]:
-    """A prompt of three tokens, then the words of a text, which are likelier where the prompt has a picture."""
+    """A prompt of three tokens, then the words of a text, which are likelier where the prompt has an image."""
     seen = any("image_url" in part for turn in body["messages"][:-1] for part in turn["content"])
     entries: list[Any] = [None]
     for place, word in enumerate(["user", "assistant", *re.findall(r"\s*\S+|\s+", given)]):

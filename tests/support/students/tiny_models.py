@@ -114,7 +114,7 @@ def build(
         torch.manual_seed(seed)
         model = Idefics3ForConditionalGeneration(config)
         with torch.no_grad():
-            # Wide enough that every layer, and so the whole prompt and the picture, decides the answer.
+            # Wide enough that every layer, and so the whole prompt and the image, decides the answer.
             for weight in model.parameters():
                 if weight.dim() >= 2:
                     weight.normal_(std=2 / weight[0].numel() ** 0.5)
@@ -129,7 +129,7 @@ def build(
 
 
 def picture(path: Path, seed: int, size: int = 96) -> Path:
-    """A random picture on disk."""
+    """A random image on disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(seed).integers(0, 256, (size, size, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(path)

@@ -12,7 +12,7 @@ QUESTIONS, CAPTIONS, TESTS = 40, 12, 12
 
 
 def build(folder: Path) -> Path:
-    """Checkpoints, pictures, sources and `recipe.toml` below `folder`, which is given back."""
+    """Checkpoints, images, sources and `recipe.toml` below `folder`, which is given back."""
     worlds.parts(folder)
     pixels = json.dumps({"image_mean": [0.5] * 3, "image_std": [0.5] * 3})
     (folder / "vision" / "preprocessor_config.json").write_text(pixels)

@@ -19,7 +19,7 @@ from distill.types import Sample
 
 
 def photos(folder: Path, count: int = 20) -> list[str]:
-    """Names of pictures in a folder and one below it, some with capitals in their suffix, some turned by EXIF."""
+    """Names of images in a folder and one below it, some with capitals in their suffix, some turned by EXIF."""
     names = []
     for number in range(count):
         path = Path(picture(folder / ("below" if number % 4 == 0 else ""), number, 40).path)

@@ -45,7 +45,7 @@ def photographs(folder: Path, count: int, side: int = 480) -> list[ImageRef]:
 
 
 def drawing(folder: Path, number: int, side: int = 96) -> ImageRef:
-    """A picture of a few flat colours."""
+    """An image of a few flat colours."""
     folder.mkdir(parents=True, exist_ok=True)
     image = Image.new("RGB", (side, side), "white")
     chance = random.Random(number)
@@ -58,7 +58,7 @@ def drawing(folder: Path, number: int, side: int = 96) -> ImageRef:
 
 
 def samples(refs: list[ImageRef], count: int) -> list[Sample]:
-    """Questions about these pictures, in turn."""
+    """Questions about these images, in turn."""
     found = []
     for number in range(count):
         ref = refs[number % len(refs)]

@@ -112,7 +112,7 @@ def settings(kind: str, folder: Path, url: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One model, one set of pictures and questions for every engine."""
+    """One model, one set of images and questions for every engine."""
     folder = tmp_path_factory.mktemp("engines")
     # Heads of 32 numbers: vLLM on a CPU has no attention for the 16 of a narrower model.
     tiny_models.build(folder / "model", hidden=128, layers=2, spread=0.3, end_weight=1.3)
@@ -168,7 +168,7 @@ def case(request: pytest.FixtureRequest, folder: Path, url: str) -> Case:
 
 
 def wanted(case: Case, *questions: str, missing: bool = False) -> list[Request]:
-    """One request for each question, each about a picture of its own."""
+    """One request for each question, each about an image of its own."""
     (teacher,) = case.recipe.teachers
     model, made = model_of(case.recipe, teacher), []
     for index, question in enumerate(questions):
@@ -275,7 +275,7 @@ def test_a_given_text_is_scored_token_by_token_where_the_backend_can(case: Case,
         assert (values <= 1e-3).all() and len(ends) == len(ids) > 0
         assert ends[-1] == len(request.given or "") and (np.diff(ends) >= 0).all()
     pairs = [(answers[one.id], answers[other.id]) for one, other in zip(asked[::2], asked[1::2], strict=True)]
-    assert any((one.token_logprobs != other.token_logprobs).any() for one, other in pairs)  # the picture counts
+    assert any((one.token_logprobs != other.token_logprobs).any() for one, other in pairs)  # the image counts
     again = dict(answering(asked[:2]))
     assert all(np.allclose(again[key].token_logprobs, answers[key].token_logprobs, atol=1e-4) for key in again)
 

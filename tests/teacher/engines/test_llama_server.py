@@ -9,7 +9,7 @@ from distill.errors import TeacherError
 from distill.types import ImageRef, Sample
 from teacher.engines.llama_cpp.llama_server import serve_gguf
 
-# Tokens are the characters' numbers; a picture has two tokens of the number 7.
+# Tokens are the characters' numbers; an image has two tokens of the number 7.
 FAKE = """\
 import http.server, json, sys
 port = int(sys.argv[sys.argv.index("--port") + 1])
