@@ -106,6 +106,7 @@ class Campaign:
             self.times[item.nodeid] = time.process_time() - begun
 
     def pytest_runtestloop(self, session: Any) -> bool:
+        gc.unfreeze()  # the search for live functions does not see what a conftest has frozen
         sys.settrace(None)
         threading.settrace(None)  # type: ignore[arg-type]
         notes = self.report.with_suffix(".notes")

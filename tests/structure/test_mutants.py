@@ -39,6 +39,8 @@ def test_changes_that_a_test_finds_are_killed_and_others_are_listed(tmp_path: Pa
     (root / "pytest.ini").write_text("[pytest]\nmarkers =\n  timing:\n  vllm:\n")
     (root / "grade.py").write_text(MODULE)
     (root / "test_grade.py").write_text(TESTS)
+    # As in this project: what is collected is frozen, and searches for objects do not find it.
+    (root / "conftest.py").write_text("import gc\n\n\ndef pytest_collection_finish():\n    gc.freeze()\n")
     command = [sys.executable, "-B", "-c", RUN, str(root)]
     done = subprocess.run(command, cwd=SCRIPTS, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
