@@ -141,7 +141,7 @@ def write_job(folder: Path, url: str, rows: Path, *, in_flight: int) -> Path:
 
 def command_of_ours(recipe: Path, run: Path) -> list[str | Path]:
     """The command line as a user runs it."""
-    start = "from distill.cli import main; main()"
+    start = "import runpy; runpy.run_module('distill', run_name='__main__')"
     return [sys.executable, "-c", start, "generate", recipe, "--run", run]
 
 
