@@ -19,9 +19,9 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _COLLAPSED = re.compile(r"(s3a?|gs|gcs|hf|file|https?|az|abfss?|adl|r2|hdfs|s?ftp|ssh|memory):/")
 """What pathlib leaves of an address."""
 _INSTEAD = {
-    "file": "write the path itself, without file://",
-    "hf": "for data and models write the hub name OWNER/NAME",
-    "http": "download it first and give the path of the copy",
+    "file": "Write the path itself, without file://",
+    "hf": "For data and models write the hub name OWNER/NAME",
+    "http": "Download it first and give the path of the copy",
 }
 
 _STORE_RUNS = (
@@ -71,7 +71,7 @@ def address_problem(value: str) -> str:
     scheme = match[1].lower()
     instead = _INSTEAD.get(scheme.removesuffix("s") if scheme == "https" else scheme)
     if (store := scheme.rstrip("an")) in STORE_SCHEMES and not is_store_address(value):
-        instead = f"an address of a store is {store}://bucket/folder, in small letters"
+        instead = f"An address of a store is {store}://bucket/folder, in small letters"
     return (
         f"{value}: an address ({scheme}) where a folder or file of this machine is needed; nothing was created. "
         f"{instead or _STORE_RUNS}"

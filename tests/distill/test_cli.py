@@ -62,7 +62,7 @@ def test_an_address_where_a_path_belongs_exits_2_says_what_to_do_and_creates_not
     monkeypatch.chdir(recipe.parent)
     done = CliRunner().invoke(cli.app, arguments)
     assert done.exit_code == 2
-    assert "an address (" in done.stderr and "nothing was created" in done.stderr
+    assert "an address (" in done.stderr and "nothing was created. " in done.stderr
     assert "path" in done.stderr or "hub name" in done.stderr
     assert "canary" not in done.stderr
     assert [path.name for path in recipe.parent.iterdir()] == ["mine.toml"]

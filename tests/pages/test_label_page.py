@@ -12,6 +12,8 @@ from servers.view_servers import make_read_only, viewed
 
 from distill.errors import StorageError
 from distill.trace_records.human_labels import LabelJournal, TraceLabel, read_labels
+from distill.view import server
+from distill.view.trace_table import TraceTable
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 
@@ -189,6 +191,44 @@ def test_a_key_that_is_held_down_labels_one_trace(run: Path) -> None:
     with viewed(run) as (_, address):
         browse(look)
     assert len(read_labels(run)) == 1
+
+
+def test_a_key_before_the_trace_is_shown_labels_nothing_and_the_page_says_so(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, may_read = server.trace_facts, threading.Event()
+    may_read.set()
+
+    def slowly(table: TraceTable, trace: str) -> dict[str, Any]:
+        may_read.wait(60)
+        return read(table, trace)
+
+    monkeypatch.setattr(server, "trace_facts", slowly)
+    problem = "document.getElementById('problem').textContent"
+
+    async def look(tab: Tab) -> list[str]:
+        await tab.open(address, DESKTOP)
+        await until(tab, LOADED)
+        may_read.clear()
+        await tab.evaluate("ahead = { id: null }")
+        first = await tab.evaluate(CHOSEN)
+        await press(tab, "c")
+        await until(tab, f"{CHOSEN} !== {first!r}")
+        second = await tab.evaluate(CHOSEN)
+        await press(tab, "w")
+        may_read.set()
+        await until(tab, f"{problem}.includes('before this trace was shown')")
+        await press(tab, "u")
+        await until(tab, f"{problem} === ''")
+        await until(tab, "document.getElementById('agreement').textContent.includes('2 labels ')")
+        return [first, second]
+
+    try:
+        with viewed(run) as (_, address):
+            traces = browse(look)
+    finally:
+        may_read.set()
+    assert [read_labels(run)[trace].label for trace in traces] == ["correct", "unsure"]
 
 
 def test_a_note_that_is_written_stays_while_labels_of_another_page_come(run: Path) -> None:

@@ -2,11 +2,15 @@
 // Labels of traces, and what they say of the judge.
 const AGREEMENT_MS = 500, unsaved = [];  // ids of traces whose label the server did not take
 const verdictsSeen = new Set();  // ids of traces that were open with their verdict: a label of one is never blind
-let saving = Promise.resolve(), waitingLabels = 0, agreeing = null, compared = 0;
+const TOO_EARLY = "A key was pressed before this trace was shown, so it labels nothing. Press it again.";
+let saving = Promise.resolve(), waitingLabels = 0, agreeing = null, compared = 0, early = null;
 
 // The next trace is shown at once. A label is shown when the server has it; a trace whose label it does not take comes back.
 function setLabel(label, on) {
-  if (!shown || state.labelling_off) return;
+  if (state.labelling_off) return;
+  early = shown ? null : wanted().get("id");
+  if (!shown) return;
+  if (byId("problem").textContent === TOO_EARLY) tell("");
   const labelled = shown, note = byId("note") ? byId("note").value : "";
   const values = { trace: labelled.id, label, note, blind: blind() && !verdictsSeen.has(labelled.id) };
   const save = () => saveLabel(values).finally(() => { waitingLabels -= 1; });

@@ -115,7 +115,7 @@ async function show() {
     const trace = await (ahead.id === id ? ahead : loaded(id)).trace;
     if (wanted().get("id") !== id) return;
     if (given.get(id) !== before) return show();  // it may have been read before the label
-    tell("");
+    tell(early === id ? TOO_EARLY : "");
     if (shown && shown.images === trace.images) trace.pictures = shown.pictures;  // an open one stays open
     if (JSON.stringify([trace, blind()]) === drawn) shown ??= trace;
     else {

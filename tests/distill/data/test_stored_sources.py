@@ -220,7 +220,7 @@ def test_a_source_that_the_store_does_not_have_is_named(
         ("s3:///rows.jsonl", "no bucket is named"),
         ("s3://key:secret@bucket/rows.jsonl", "credentials do not belong"),
         ("hf://datasets/rows.jsonl", "hub name"),
-        ("https://example.org/rows.jsonl", "download it first"),
+        ("https://example.org/rows.jsonl", "Download it first"),
     ],
 )
 def test_an_address_that_cannot_be_a_source_is_refused_with_the_recipe(

@@ -50,4 +50,4 @@ def test_an_address_of_which_a_store_drops_the_end_is_refused(address: str) -> N
 
 @pytest.mark.parametrize("address", ["S3://bucket/run", "s3:/bucket/run", "s3a://bucket/run", "s3n://bucket/run"])
 def test_an_address_in_another_spelling_is_told_how_it_is_written(address: str) -> None:
-    assert "an address of a store is s3://bucket/folder, in small letters" in address_problem(address)
+    assert "An address of a store is s3://bucket/folder, in small letters" in address_problem(address)
