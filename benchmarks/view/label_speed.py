@@ -1,11 +1,11 @@
-"""How long a person waits between two traces while labelling by keyboard, in a real browser.
+"""Whether a person can label a trace every few seconds by keyboard, in a real browser.
 
     python benchmarks/view/label_speed.py RUN --labels 100 --think 3
 
-For each trace: `--think` seconds from the moment it is painted, one key, and the wait until the next one is painted.
-The page measures the waits with its own clock. The time of all labels runs from the first painted trace to the moment
-when the server has stored the last label; the start of server and browser is printed apart. RUN gets a folder
-`labels`; give a copy.
+One key every `--think` seconds; a key waits until its trace is painted. The page measures with its own clock how long
+the next trace takes to be painted: what is left of `--think` is the time to look at it. The time of all labels runs
+from the first painted trace to the moment when the server has stored the last label; the start of server and browser
+is printed apart. RUN gets a folder `labels`; give a copy.
 Takes 8 s with `--labels 2 --think 0`; needs Chromium (two shared cores).
 """
 
@@ -46,12 +46,13 @@ class Labelled:
     all_s: float = 0.0
 
 
-async def label(tab: Tab, address: str, count: int, think_s: float) -> Labelled:
+async def label(tab: Tab, address: str, count: int, every_s: float) -> Labelled:
     await tab.open(address, DESKTOP)
     await until(tab, DRAWN)
     session = Labelled(begun=time.perf_counter())
     for number in range(count):
-        await asyncio.sleep(think_s)
+        due = session.begun + (number + 1) * every_s
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
         session.waits.append(await tab.evaluate(PRESS.replace("KEY", "cw"[number % 2])))
     await until(tab, "waitingLabels === 0")
     session.all_s = time.perf_counter() - session.begun
@@ -69,9 +70,8 @@ def main() -> None:
         session = browse(lambda tab: label(tab, address, arguments.labels, arguments.think))
     assert session is not None  # browse gives None without Chromium
     labels, waits = len(read_labels(arguments.run)) - before, sorted(session.waits)
-    rest = session.all_s - arguments.labels * arguments.think
     print(f"{session.begun - begin:.1f} s until the first trace is painted: start of server and browser")
-    print(f"{labels:,} traces labelled in {session.all_s:.1f} s, {rest:.1f} s more than {arguments.think:g} s each")
+    print(f"{labels:,} traces labelled in {session.all_s:.1f} s, one key every {arguments.think:g} s")
     print(
         f"from a key to the next painted trace: median {waits[len(waits) // 2]:.3f} s, mean "
         f"{sum(waits) / len(waits):.3f} s, at most {waits[-1]:.3f} s"
