@@ -3,7 +3,7 @@
     python benchmarks/filter/exports.py [--examples 2000 10000 40000]
 
 Each size runs in a process of its own on invented examples (300 words; every image is shown twice, 11 kB each).
-CPU seconds are told besides wall seconds: what is left is the disk, for all images become files.
+The script prints CPU seconds beside wall seconds. The rest is the time of the disk: each image becomes a file.
 Takes 21 s with `--examples 100 300` (two shared cores).
 """
 

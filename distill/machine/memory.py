@@ -73,9 +73,10 @@ def give_back_pages(*mapped: "NDArray[Any]") -> None:
 def seldom_collected() -> Iterator[None]:
     """Look for cycles of objects after 20,000 new ones, and not after 700: for work that makes many and no cycles."""
     before = gc.get_threshold()
-    if before[0]:
-        gc.set_threshold(max(before[0], _NEW_OBJECTS), *before[1:])
+    inside = (max(before[0], _NEW_OBJECTS), *before[1:]) if before[0] else before
+    gc.set_threshold(*inside)
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        if gc.get_threshold() == inside:  # else the end of the start has set it (distill/__main__.py)
+            gc.set_threshold(*before)

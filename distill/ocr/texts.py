@@ -92,7 +92,7 @@ def read_picture(task: PictureTask) -> dict[str, Any]:
         return record | {"reason": error.reason}
     except OutOfTime:
         return record | {"reason": TIMED_OUT}
-    except (StorageError, MemoryError):  # a store that stays away, or full memory, is no picture's fault
+    except (StorageError, MemoryError):  # a store that stays away, or full memory, is no image's fault
         raise
     # The reader may fail on a strange image: that costs this image alone.
     except Exception as error:

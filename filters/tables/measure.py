@@ -54,7 +54,7 @@ REMEMBERED = tuple(name for name, _ in _TEXTS)
 (`content`), and for near duplicates the digest and MinHash signature of the words, and two hashes of
 `filters.text.values_and_names`."""
 OnRead = Callable[[int, int], None]
-"""Called with the pictures that are read, and all of them."""
+"""Called with the images that are read, and all of them."""
 
 
 def file_columns(extractors: tuple[Extractor, ...]) -> pa.Schema:
@@ -125,9 +125,9 @@ def measure(
 def read_pictures(
     extractors: Iterable[Extractor], samples: Iterable[Sample], processes: int, on_read: OnRead
 ) -> None:
-    """Read the missing texts of pictures in so many processes; nothing where `ocr` is not among the families.
+    """Read the missing texts of images in so many processes; nothing where `ocr` is not among the families.
 
-    What was read stays on disk when the run is killed. A picture that cannot be read costs its own samples' values.
+    What was read stays on disk when the run is killed. An image that cannot be read costs its own samples' values.
     """
     for extractor in extractors:
         if not isinstance(extractor, Ocr) or extractor.texts is None:

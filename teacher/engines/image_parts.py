@@ -129,24 +129,29 @@ class ImageParts:
         look = self._looks.get(ref.sha256)
         if look is None:
             now = time.monotonic()
-            refs = {each.sha256: each for each in (*self._upcoming(_AHEAD), ref) if self._is_due(each, now)}
-            look = asyncio.create_task(self._look_at([refs[name] for name in refs.keys() - self._looks.keys()]))
-            self._looks |= dict.fromkeys(refs.keys() - self._looks.keys(), look)
+            refs = {
+                each.sha256: each
+                for each in (*self._upcoming(_AHEAD), ref)
+                if each.sha256 not in self._looks and self._is_due(each, now)
+            }
+            look = asyncio.create_task(self._look_at(refs.values()))
+            self._looks |= dict.fromkeys(refs, look)
         await asyncio.shield(look)
 
-    async def _look_at(self, refs: Sequence[ImageRef]) -> None:
+    async def _look_at(self, refs: Collection[ImageRef]) -> None:
         read = {ref.sha256: self._ready[ref.sha256] for ref in refs}
         try:
-            changed = await asyncio.to_thread(self._changed, refs)
+            changed = {ref.sha256 for ref in await asyncio.to_thread(self._changed, refs)}
         finally:
             for name in read:
                 del self._looks[name]
         for name, task in read.items():
-            if self._ready.get(name) is task:
+            if self._ready.get(name) is not task:
+                continue  # it was read again meanwhile
+            if name in changed:
+                self._forget(name)
+            else:
                 self._look_again[name] = time.monotonic() + _LOOK_AGAIN_S
-        for ref in changed:
-            if self._ready.get(ref.sha256) is read[ref.sha256]:
-                self._forget(ref.sha256)
 
     def _start(self, ref: ImageRef) -> asyncio.Task[bytes]:
         preparing = asyncio.to_thread(self._prepare, ref, bool(self.reads_paths))

@@ -51,6 +51,17 @@ def test_cycles_are_looked_for_seldom_in_a_block_and_as_before_after_it(before, 
         gc.set_threshold(*own)
 
 
+def test_a_threshold_that_is_set_in_the_block_stays():
+    own = gc.get_threshold()
+    gc.set_threshold(150_000, 10, 10)
+    try:
+        with seldom_collected():
+            gc.set_threshold(20_000, 10, 10)
+        assert gc.get_threshold() == (20_000, 10, 10)
+    finally:
+        gc.set_threshold(*own)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_pages_of_a_mapped_array_go_back_and_its_changes_stay(tmp_path: Path):
     mapped = np.lib.format.open_memmap(tmp_path / "array.npy", "w+", np.uint64, (4 << 20,))
