@@ -17,8 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from importlib.util import find_spec
-from inspect import signature
+from inspect import isasyncgenfunction, iscoroutinefunction, signature
 from pathlib import Path
+from traceback import walk_tb
 from types import ModuleType
 from typing import Any, get_type_hints
 
@@ -168,6 +169,8 @@ def _working_folder() -> str:
 def call_fault(function: Any, *arguments: str) -> str:
     """Why a function cannot be called with so many arguments, by their names; '' if it can be called, or if this is
     not known."""
+    if iscoroutinefunction(function) or isasyncgenfunction(function):
+        return "it is an async function, whose result would never be waited for; write it without async"
     try:
         taken = signature(function)
     except (TypeError, ValueError):  # of a function in C
@@ -192,10 +195,10 @@ def field_fault(made: Any) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """An error in characters that every file can hold, cut where it is long."""
+    """An error in characters that every file can hold, cut where it is long, with its line of code from outside."""
     try:
         text = str(error) if isinstance(error, CodeEnded) else f"{type(error).__name__}: {error}"
-        return redact.encodable(text)[:_LONGEST_MESSAGE]
+        return redact.encodable(text)[:_LONGEST_MESSAGE] + _place(error)
     except FAILURES:  # its own __str__ fails
         return type(error).__name__
 
@@ -257,11 +260,17 @@ def _module(path: Path, source: bytes, where: str) -> ModuleType:
     except FAILURES as error:
         del sys.modules[name]
         raise RecipeError(
-            f"{where}: {path}{_line(error, str(path))}: {describe(error)}; correct the file. It may "
-            "import installed packages and cot-distill, but no other file beside it"
+            f"{where}: {path}: {describe(error)}; {_next_step(error)}. It may import installed packages and "
+            "cot-distill, but no other file beside it"
         ) from error
     _files[name] = LoadedFile(str(path), source)
     return module
+
+
+def _next_step(error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return f"install the package of {error.name} for {sys.executable}, or correct the file"
+    return "correct the file"
 
 
 def _imported_beside(path: Path, source: bytes) -> str:
@@ -304,15 +313,14 @@ def _is_found_at(name: str, place: Path) -> bool:
     return any(each is not None and Path(each).resolve() in (place, place / "__init__.py") for each in places)
 
 
-def _line(error: BaseException, path: str) -> str:
-    """Where in the file an error arose: its last line that the error passed through."""
-    lines = [error.lineno] if isinstance(error, SyntaxError) and error.lineno else []
-    step = error.__traceback__
-    while step is not None:
-        if step.tb_frame.f_code.co_filename == path:
-            lines.append(step.tb_lineno)
-        step = step.tb_next
-    return f", line {lines[-1]}" if lines else ""
+def _place(error: BaseException) -> str:
+    """The last line of code from outside that an error passed through; '' where there is none."""
+    packages, place = {name.partition(".")[0] for name in _packages}, ""
+    for frame, line in walk_tb(error.__traceback__):
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.startswith(_MODULE) or module.partition(".")[0] in packages:
+            place = f" ({Path(frame.f_code.co_filename).name}, line {line})"
+    return place
 
 
 def _from_package(group: str, value: str, key: str) -> tuple[Any, str]:

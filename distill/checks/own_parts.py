@@ -1,6 +1,7 @@
 """Checks of parts of the user's own: each is tried on a few rows, twice, before teachers and hours are spent on it.
 
 What fails on some rows is counted by its stage, so it is a warning here; what fails on all of them is a problem.
+Parts of finished stages are tried, too: they may be new since, and the next command uses them.
 """
 
 import time
@@ -47,7 +48,7 @@ _ROWS = 32
 def check_prompts(context: CheckContext) -> Iterator[CheckResult]:
     """Prompts of code from outside: a text for each question, and the same one at each call."""
     for teacher in context.recipe.teachers:
-        if not teacher.prompt_from_outside or context.is_done("generate") or _is_unusable(prompt_key, teacher):
+        if not teacher.prompt_from_outside or _is_unusable(prompt_key, teacher):
             continue
 
         def text(sample: Sample, teacher: Any = teacher) -> str:
@@ -62,7 +63,11 @@ def check_prompts(context: CheckContext) -> Iterator[CheckResult]:
 def check_answer_types(context: CheckContext) -> Iterator[CheckResult]:
     """Answer types from outside: a verdict on a gold answer against itself."""
     for name, source in context.recipe.data.items():
-        if source.answer_type is None or source.answer_type in ANSWER_TYPE_NAMES or name not in context.uses:
+        if (
+            source.answer_type is None
+            or source.answer_type in ANSWER_TYPE_NAMES
+            or name not in (*context.uses, ASKED)
+        ):
             continue
         key = f"data.{name}.answer_type"
         if _is_unusable(answer_type_of, source):
@@ -116,7 +121,7 @@ def _parsed(source: DataSource, row: SourceRow | BadRow) -> ParsedRow | str:
 
 def check_signals(context: CheckContext) -> Iterator[CheckResult]:
     """Signals from outside: rows with values for made-up right traces."""
-    if context.is_done("filter") or _is_unusable(registry.build, context.recipe):
+    if _is_unusable(registry.build, context.recipe):
         return
     for extractor in registry.build(context.recipe):
         if extractor.name in registry.FAMILIES:
@@ -138,8 +143,6 @@ def _measured(recipe: Recipe, extractor: Extractor, sample: Sample) -> Any:
 def check_exports(context: CheckContext) -> Iterator[CheckResult]:
     """Export formats from outside: a record for made-up examples."""
     recipe = context.recipe
-    if context.is_done("filter"):
-        return
     formats = chosen_formats(recipe.filter.exports, recipe.path.parent)
     if formats:
         yield fine("filter.exports", ", ".join(formats))
@@ -164,8 +167,6 @@ def _record(recipe: Recipe, made: ExportFormat, sample: Sample) -> bytes:
 def check_metrics(context: CheckContext) -> Iterator[CheckResult]:
     """Metrics from outside: a value for made-up replies."""
     recipe = context.recipe
-    if context.is_done("eval"):
-        return
     metrics = user_metrics(recipe)
     if metrics:
         yield fine("eval.metrics", ", ".join(metric.name for metric in metrics))

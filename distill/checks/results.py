@@ -3,6 +3,7 @@
 distill/checks/recipe_checks.py runs the checks.
 """
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from distill.reports.text_table import counted
 State = Literal["problem", "warning", "not checked", "ok"]
 _ORDER: tuple[State, ...] = get_args(State)
 _WIDTH = 116
+_BEGINS_WITH_KEY = re.compile(r"\[?[a-z_]+\.[\w.]+(\]|:| =)")
+"""A message that says itself what it is about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,18 +90,29 @@ class CheckReport:
 
 def ordered(results: Sequence[CheckResult]) -> list[CheckResult]:
     """Problems first, then warnings, then what was not checked; in each the order in which they were found."""
-    # A problem may concern several stages; it is reported once.
-    return sorted(dict.fromkeys(results), key=lambda result: _ORDER.index(result.state))
+    # A problem may concern several stages, or several checks that need the part that is wrong; it is reported once.
+    once: dict[Any, CheckResult] = {}
+    for result in results:
+        says_where = _BEGINS_WITH_KEY.match(result.message)
+        once.setdefault((result.state, result.message) if says_where else result, result)
+    return sorted(once.values(), key=lambda result: _ORDER.index(result.state))
+
+
+def _in_one_line(text: str) -> str:
+    """A text with its lines behind each other: `;` parts them, except after a line that announces the next one."""
+    return re.sub(r"([:;,]?)\s*\n\s*", lambda end: f"{end[1] or ';'} ", text)
 
 
 def _lines(result: CheckResult) -> list[str]:
     indent = " " * 13
-    first_line = f"{result.state:<11}  {result.key}: {result.message}".replace("\n", "; ")
+    message = _in_one_line(result.message)
+    names_its_key = re.match(rf"\[?{re.escape(result.key)}(\]| =|[.:\[])", message)
+    first_line = f"{result.state:<11}  {message if names_its_key else f'{result.key}: {message}'}"
     lines = textwrap.wrap(
         first_line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
     if result.mend:
-        mend = f"-> {result.mend}".replace("\n", "; ")
+        mend = f"-> {_in_one_line(result.mend)}"
         lines += textwrap.wrap(
             mend,
             _WIDTH,

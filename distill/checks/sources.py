@@ -104,7 +104,7 @@ def check_coverage(context: CheckContext) -> Iterator[CheckResult]:
         return
     for coverage_problem in coverage_problems(context.recipe, context.coverage):
         name = str(coverage_problem).removeprefix("teachers.").partition(":")[0].partition(" ")[0]
-        mend = f"correct teachers.{name}, or the column of its values"
+        mend = f"correct teachers.{name}, or the column or the own format that states the values"
         yield _lacking(survey, f"teachers.{name}", str(coverage_problem), mend)
     unasked = context.unasked
     if unasked:

@@ -117,7 +117,7 @@ def _failed_signals(facts: TraceFacts) -> Iterator[Finding]:
             yield Finding(
                 name="signal_failed",
                 problem=f"The signal {name!r} failed on {share(count, facts.funnel.total['asked'], 'traces')}, and "
-                "rules that read it do not drop them",
+                f"rules that read it do not drop them; the first: {facts.failed[name]}",
                 certainty="certain",
                 change="filter.signals: correct the signal; `distill explain` shows the error of a trace",
             )

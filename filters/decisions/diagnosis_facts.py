@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import duckdb
+import orjson
 
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import Select
@@ -14,6 +15,7 @@ from distill.types import Sample
 from filters.decisions.funnel import Funnel
 from filters.decisions.odd_traces import JudgedTrace, judged_traces
 from filters.decisions.row_steps import Steps, planned_samples, steps_of
+from filters.signals.base import ERROR
 from filters.tables.trace_index import PlannedTraces
 from filters.tables.workers import SERIAL, Workers
 
@@ -67,6 +69,8 @@ class TraceFacts:
     """Teacher to its traces that are, word for word, an earlier one of their question."""
     judged: Sequence[JudgedTrace] = ()
     """Some traces with their questions."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Family of signals that failed on traces to the first of them, with the reason."""
     steps: Steps = ()
     """The rows before and after each step, by group."""
     answers: tuple[str, int, int]
@@ -114,9 +118,19 @@ def read_facts(
         outcomes={teacher: (outcome, n) for teacher, outcome, n in database.execute(_OUTCOMES).fetchall()},
         copies=dict(database.execute(_COPIES).fetchall()),
         judged=judged,
+        failed={name: _first_failure(database, name) for name in funnel.errors},
         steps=steps_of(recipe, planned_samples(database), judged),
         answers=answer[0] if answer else ("", 0, 0),
     )
+
+
+def _first_failure(database: duckdb.DuckDBPyConnection, name: str) -> str:
+    found = database.execute(
+        f"SELECT min(id), arg_min(signal_errors, id) FROM signals WHERE {name}_state = '{ERROR}'"
+    )
+    ((trace, reasons),) = found.fetchall()
+    reason = orjson.loads(reasons or "{}").get(name, "no reason is stored")
+    return f"trace {trace}: {' '.join(reason.split())}"
 
 
 _TEACHERS = """

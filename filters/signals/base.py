@@ -77,7 +77,13 @@ class SignalOfEachTrace(ABC):
 
 
 def family(name: str, **columns: tuple[str, str]) -> pa.Schema:
-    """The schema of a family: its state, then each column as (kind, description)."""
+    """The schema of a family: its state, then each column as (kind, description). Raises ValueError."""
+    for column, stated in columns.items():
+        if not (isinstance(stated, tuple) and len(stated) == 2 and stated[0] in VALUE_TYPES):
+            raise ValueError(
+                f"the column {column} is {stated!r:.60}; state (kind, description), the kind one of "
+                f"{', '.join(VALUE_TYPES)}"
+            )
     fields = [_field(f"{name}_state", pa.string(), f"whether {name} could be measured on this trace")]
     fields += [_field(column, VALUE_TYPES[kind], description) for column, (kind, description) in columns.items()]
     return pa.schema(fields)

@@ -47,10 +47,12 @@ def _uncovered_error(teacher: Teacher, coverage: TeacherCoverage) -> RecipeError
         ("difficulty", teacher.difficulty, coverage.difficulties),
     ):
         if asked_for and not present.keys() & set(asked_for):
+            found = ", ".join(repr(value) for value in sorted(present) if value)
             return RecipeError(
                 f"teachers.{teacher.name}.{key} = {list(asked_for)}: no sample has any of these"
                 f"{did_you_mean(asked_for[0], present)} "
-                f"(in [data.{ASKED}]: {', '.join(repr(value) for value in sorted(present))})"
+                f"(in [data.{ASKED}]: {found or 'no sample has one'}); correct this key, or the values of "
+                f"[data.{ASKED}]"
             )
     return RecipeError(
         f"teachers.{teacher.name}: no sample of [data.{ASKED}] is for it (domains, difficulty, "

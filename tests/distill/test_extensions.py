@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from distill.answers.user_types import UserAnswerType
 from distill.data import formats, source_answer_types
 from distill.data.sources import locate
 from distill.errors import DataError, RecipeError
-from distill.extensions import PROMPTS, call_fault, describe, field_fault
+from distill.extensions import FAILURES, PROMPTS, call_fault, describe, field_fault
 from distill.extensions import load as load_part
 from distill.recipe.loading import load
 from filters.dataset.export_formats import ExportFormat, chosen_formats
@@ -172,6 +173,48 @@ def test_an_error_is_described_whatever_its_text_is() -> None:
     assert describe(_Unspeakable()) == "_Unspeakable"
     assert describe(ValueError("half \ud800")) == "ValueError: half \ufffd"
     assert len(describe(ValueError("x" * 1_000_000))) == 500
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (
+            "def part(sample):\n    return sample.nothing\n",
+            "AttributeError: .* has no attribute 'nothing' .mine.py, line 2.$",
+        ),
+        ("import sys\ndef part(sample):\n    sys.exit('end')\n", r"SystemExit: end \(mine.py, line 3\)$"),
+        ("def part(sample):\n    return int(f'x{sample}')\n", r"ValueError: .* \(mine.py, line 2\)$"),
+    ],
+)
+def test_an_error_of_code_from_outside_names_its_line(tmp_path: Path, code: str, message: str) -> None:
+    (tmp_path / "mine.py").write_text(code)
+    part = load_part(PROMPTS, "mine.py:part", "prompt", tmp_path, lambda _: "").loaded
+    with pytest.raises(FAILURES) as failed:
+        part(7)
+    assert re.search(message, describe(failed.value))
+
+
+def test_an_error_of_an_installed_package_names_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = {"own_zero": "def part(sample):\n    return 1 / 0\n"}
+    installed_package.install(tmp_path / "site", monkeypatch, modules, {PROMPTS: {"zero": "own_zero:part"}})
+    part = load_part(PROMPTS, "zero", "prompt", tmp_path, lambda _: "").loaded
+    with pytest.raises(ZeroDivisionError) as failed:
+        part(7)
+    assert describe(failed.value) == "ZeroDivisionError: division by zero (own_zero.py, line 2)"
+
+
+def test_a_file_that_imports_what_is_not_installed_says_where_to_install_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import json\nimport nosuchpackage\n")
+    with pytest.raises(RecipeError) as failed:
+        load_part(PROMPTS, "mine.py:part", "prompt", tmp_path, lambda _: "")
+    assert "'nosuchpackage' (mine.py, line 2); install the package of nosuchpackage for " in str(failed.value)
+
+
+def test_an_async_function_is_refused_before_it_is_called() -> None:
+    async def part(sample: Any) -> str:
+        return str(sample)
+
+    assert "async" in call_fault(part, "sample")
 
 
 def test_code_that_changes_the_working_folder_moves_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

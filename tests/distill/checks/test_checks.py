@@ -258,7 +258,7 @@ def test_the_command_prints_problems_first_and_exits_2(folder: Path) -> None:
     options = [str(folder / "recipe.toml"), "--run", str(folder / "run")]
     done = CliRunner().invoke(cli.app, ["check", *options])
     assert done.exit_code == 2
-    assert done.stdout.startswith("problem      data.captions: ")
+    assert done.stdout.startswith("problem      [data.captions] ")
     as_json = CliRunner().invoke(cli.app, ["check", "--json", *options])
     values = orjson.loads(as_json.stdout)
     assert (as_json.exit_code, values["ok"], values["counts"]["problem"]) == (2, False, 1)

@@ -1,5 +1,6 @@
 """`distill check` tries each part of the user's own on rows of the recipe, before anything is asked or trained."""
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,32 @@ def test_a_signal_that_waits_is_a_warning_and_no_other_check_waits_for_it(
     rules = ("filter.rules", ideal_traces.check_rules_keep_something)
     (found,) = checked(world, "signal", "time.sleep(60)", [*CHECKS, rules])
     assert found.state == "warning" and "'luck' takes more than 0.1 s for one of the made-up traces" in found.message
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_part_that_comes_after_its_stage_is_finished_is_tried(world: Path, kind: str) -> None:
+    """A signal is added to a run whose filter is finished; the next command uses it."""
+    manifests = [world / "run" / stage / "manifest.json" for stage in ("generate", "filter", "eval")]
+    try:
+        for path in manifests:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("{}")
+        (found,) = checked(world, kind, "boom()")
+        assert found.state == "problem" and "ValueError: boom" in found.message
+    finally:
+        shutil.rmtree(world / "run")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_part_that_cannot_be_loaded_is_one_problem(world: Path, kind: str) -> None:
+    """Several checks need it."""
+    checked(world, kind, RIGHT[kind], [])
+    (world / "mine.py").write_text("def part(:\n")
+    load_again()
+    report = check_recipe(load(world / "recipe.toml"), world / "run")
+    (found,) = [result for result in report.problems if "mine.py" in result.message]
+    assert found.key in KINDS[kind][0] and "SyntaxError: " in found.message
+    assert report.as_text().count(f"{KINDS[kind][0]} = ") == 1
 
 
 def test_an_answer_type_that_refuses_the_gold_answer_itself_is_a_problem(world: Path) -> None:

@@ -189,9 +189,11 @@ def facts(folder: Path, *, correct: int = 54, **counts: int) -> TraceFacts:
 
 def test_a_signal_that_fails_on_many_traces_is_a_finding(tmp_path: Path) -> None:
     made = facts(tmp_path)
-    failed = replace(made, funnel=replace(made.funnel, errors={"hedging": 120, "length": 3}))
+    reasons = {"hedging": "trace a: KeyError: 'boom' (mine.py, line 7)", "length": "trace b: ValueError: c"}
+    failed = replace(made, funnel=replace(made.funnel, errors={"hedging": 120, "length": 3}), failed=reasons)
     (found,) = diagnose(failed)
     assert found.name == "signal_failed" and "signal 'hedging' failed on 120 of 120 traces (100 %)" in found.problem
+    assert found.problem.endswith("the first: trace a: KeyError: 'boom' (mine.py, line 7)")
 
 
 def test_a_teacher_with_a_wrong_form_is_not_called_wrong_as_well(tmp_path: Path) -> None:
