@@ -9,7 +9,7 @@ memory-mapped, so workers share it. `filters.signals.families.contamination` dec
 import hashlib
 from array import array
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache, lru_cache
 from itertools import combinations
 from pathlib import Path
@@ -370,7 +370,7 @@ def load_index(folder: str, digest: str) -> TestSetIndex:
         hashes=hashes,
         rows=rows,
         words=words,
-        refs=tuple(ImageRef(**{name: row[name] for name in ImageRef.__slots__}) for row in image_rows),
+        refs=tuple(ImageRef(**{each.name: row[each.name] for each in fields(ImageRef)}) for row in image_rows),
         image_hashes=tuple(
             image_match.ImageHashes(phash=bytes.fromhex(row["phash"]), flat=row["flat"], pixels=row["pixels"])
             for row in decoded

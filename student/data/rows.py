@@ -29,7 +29,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import MAX_PIXELS
 from distill.recipe.sections.stages import TRACES, Stage, is_traces, sources_of
 from distill.trace_records import scores
-from distill.types import BadRow, ImageRef
+from distill.types import BadRow, ImageRef, row_value
 
 NO_ANSWER = "no_answer"
 MALFORMED = "malformed_row"
@@ -39,7 +39,7 @@ _READ_ROWS = 256
 _COLUMNS = ("images", "messages", "answer", "rationale", "sample_id", "trace_id", "teacher", "weight", "signals")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@row_value
 class Smaller(ImageRef):
     """An image whose sides are divided, so that students of variable resolution spend fewer tokens on it."""
 

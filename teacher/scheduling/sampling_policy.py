@@ -7,6 +7,7 @@ uninterrupted run would have sent. Sends and writes nothing itself.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from distill.recipe.sections.generate import Outcomes
@@ -85,7 +86,7 @@ class TeacherPolicy:
         if self.teacher not in route(self.rules.teachers, sample):
             return SamplingPolicy(self, sample, ())
         if self._after is None:
-            return SamplingPolicy(self, sample, _independent_slots(self.teacher))
+            return SamplingPolicy(self, sample, _independent_slots(self.teacher.samples))
         before = self._after.state_of(sample)
         return SamplingPolicy(self, sample, self._slots(sample, before.finals)) if before.done else None
 
@@ -101,7 +102,7 @@ class TeacherPolicy:
             case "failed" if any(final.complete for final in before):
                 return ()
         if not self.teacher.chained:
-            return _independent_slots(self.teacher)
+            return _independent_slots(self.teacher.samples)
         drafts = [final for final in before if final.complete and not final.dropped]
         return [
             _Slot(k=final.request.k * self.teacher.samples + copy, draft=final)
@@ -118,8 +119,9 @@ class _Slot:
     draft: FinalAttempt | None = None
 
 
-def _independent_slots(teacher: Teacher) -> Sequence[_Slot]:
-    return [_Slot(k=k) for k in range(teacher.samples)]
+@lru_cache(maxsize=1024)  # all samples of a teacher have the same
+def _independent_slots(traces: int) -> Sequence[_Slot]:
+    return tuple(_Slot(k=k) for k in range(traces))
 
 
 class SamplingPolicy:

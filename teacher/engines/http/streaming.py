@@ -5,7 +5,7 @@ the client and the server time. So the first answers of a run are streamed; once
 answers quickly, only requests that were given up once are streamed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from teacher.engines.http.chat_protocol import REASONING_KEYS, excerpt, message_text, parse_json
@@ -83,17 +83,14 @@ def assemble_body(payload: bytes) -> dict[str, Any]:
     """An answer in pieces, all of which have come, as one body. Raises Failure when one is missing."""
     choices: dict[int, dict[str, Any]] = {}
     body: dict[str, Any] = {}
-    done = False
-    for data in _events(payload):
-        if data == b"[DONE]":
-            done = True
-            break
-        event = parse_json(data)
+    pieces, done = _pieces(payload)
+    for data, event in pieces:
         if not isinstance(event, dict) or event.get("error"):
             raise Failure("server_error", f"an error in the middle of the answer: {excerpt(data)}")
-        for key in ("usage", "model"):
-            if event.get(key) is not None:
-                body[key] = event[key]
+        if event.get("usage") is not None:
+            body["usage"] = event["usage"]
+        if event.get("model") is not None:
+            body["model"] = event["model"]
         try:
             for piece in event.get("choices") or ():
                 index = piece.get("index") or 0
@@ -110,6 +107,18 @@ def assemble_body(payload: bytes) -> dict[str, Any]:
     for choice in choices.values():
         choice["message"] = {key: "".join(pieces) for key, pieces in choice["message"].items()}
     return {"choices": [choices[index] for index in sorted(choices)], **body}
+
+
+def _pieces(payload: bytes) -> tuple[Iterable[tuple[bytes, Any]], bool]:
+    """The data of every piece of a stream, each with its value, and whether the stream says that it is done."""
+    events = list(_events(payload))
+    done = b"[DONE]" in events
+    if done:
+        del events[events.index(b"[DONE]") :]
+    values = parse_json(b"[%b]" % b",".join(events))  # one call for all, in two thirds of the time
+    if not isinstance(values, list) or len(values) != len(events):
+        values = [parse_json(event) for event in events]
+    return zip(events, values, strict=True), done
 
 
 def _events(payload: bytes) -> Iterator[bytes]:
@@ -146,13 +155,16 @@ def _add(piece: Mapping[str, Any], choice: dict[str, Any]) -> None:
     """Add one piece to what there is. Raises TypeError, KeyError or AttributeError for another form."""
     delta, message = piece.get("delta") or {}, choice["message"]
     for key, value in delta.items():
-        name = _MESSAGE_KEYS.get(key)
-        if not value or name is None or (key != name and any(map(delta.get, _PREFERRED[key]))):
+        if not value or (name := _MESSAGE_KEYS.get(key)) is None:
             continue
-        text, thoughts = (value, "") if type(value) is str else message_text(value)
+        if key != name and any(map(delta.get, _PREFERRED[key])):
+            continue
+        if type(value) is str:
+            message[name].append(value)
+            continue
+        text, thoughts = message_text(value)
         message[name].append(text)
-        if thoughts:
-            message["reasoning"].append(thoughts)
+        message["reasoning"].append(thoughts)
     if logprobs := piece.get("logprobs"):
         choice["logprobs"]["content"].extend(logprobs.get("content") or ())
     for key in ("finish_reason", "stop_reason", "error"):

@@ -57,7 +57,8 @@ def test_the_first_line_says_what_an_answer_is_where_its_type_does_not() -> None
 
 
 def test_an_error_amid_the_pieces_is_no_answer() -> None:
-    for said in (b'data: {"error": {"message": "overloaded"}}\n\n', b"data: half\n\n"):
+    halves = b'data: {"choices": []\n\ndata: "model": ""}\n\n'
+    for said in (b'data: {"error": {"message": "overloaded"}}\n\n', b"data: half\n\n", halves, b"data: {}, {}\n\n"):
         with pytest.raises(Failure):
             assemble_body(b"".join(EVENTS[:3]) + said)
 
