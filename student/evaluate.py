@@ -19,7 +19,16 @@ from distill.artifacts.files import describe, locked, write_bytes, write_json
 from distill.artifacts.integrity import changed
 from distill.artifacts.journal import write_jsonl
 from distill.artifacts.layout import DIAGNOSIS, EVAL_METRICS, HEALTH, IMAGES, PREDICTIONS, REPORT, SETTINGS
-from distill.artifacts.manifest import MANIFEST, Manifest, changes, differences, fingerprint, set_aside, versions
+from distill.artifacts.manifest import (
+    MANIFEST,
+    Manifest,
+    changes,
+    differences,
+    fingerprint,
+    read_noted,
+    set_aside,
+    versions,
+)
 from distill.data.source_images import ImagesRead, require_same_images
 from distill.diagnosis import odd_images
 from distill.diagnosis.row_groups import StepRows, read_rows_left
@@ -40,7 +49,8 @@ from student.inference.reply_metrics import Prediction
 from student.inference.scoring import score_reply, with_unfinished_rationales
 
 WITHOUT_IMAGE = "predictions_without_image.jsonl"
-_ARMS = ("eval.arms.", "students.", "weights.")
+_STAGE_OF_ARM = "eval.arms."
+_ARMS = (_STAGE_OF_ARM, "students.", "weights.")
 """Settings of single arms: one may come or go, and the replies of the others stay."""
 _JUDGING = ("filter.", "metrics.")
 """Settings of the judging alone: where they change, the same replies are judged again."""
@@ -86,7 +96,7 @@ def evaluate(
         known = partial(collect_replies.read_replies, folder / REPLIES, arms.values())
         replies = known()
         seconds_of_replies = _embedded_seconds(recipe, arms, replies)
-        if manifest is None and replies and (before := _settings(folder)) is not None:
+        if manifest is None and replies and (before := read_noted(folder / SETTINGS)) is not None:
             _require_same(folder, "was started with", before, fields)
         begin = partial(_write_settings, folder, fields)
         take_over = partial(side_by_side.take_over, recipe, folder, arms.values(), begin)
@@ -146,7 +156,9 @@ def _require_same(folder: Path, verb: str, before: Mapping[str, Any], now: Mappi
     changed = [
         key
         for key in changes(before, now)
-        if not key.startswith(_JUDGING) and not (key.startswith(_ARMS) and (key in before) != (key in now))
+        if not key.startswith(_JUDGING)
+        and not (key.startswith(_ARMS) and (key in before) != (key in now))
+        and not _is_renamed(key, before, now)
     ]
     if changed:
         old, new = ({key: fields[key] for key in changed if key in fields} for fields in (before, now))
@@ -156,19 +168,16 @@ def _require_same(folder: Path, verb: str, before: Mapping[str, Any], now: Mappi
         )
 
 
+def _is_renamed(key: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether a setting names the stage of an arm, whose student is the same."""
+    student = f"students.{key.removeprefix(_STAGE_OF_ARM)}"
+    return key.startswith(_STAGE_OF_ARM) and before.get(student) == now.get(student)
+
+
 def _write_settings(folder: Path, fields: Mapping[str, Any]) -> None:
     """Write the settings of the replies to come; from here on the stage is unfinished."""
     write_json(folder / SETTINGS, fields)
     (folder / MANIFEST).unlink(missing_ok=True)
-
-
-def _settings(folder: Path) -> dict[str, Any] | None:
-    """The settings that the existing replies were made with."""
-    try:
-        result: dict[str, Any] = orjson.loads((folder / SETTINGS).read_bytes())
-    except (FileNotFoundError, NotADirectoryError, orjson.JSONDecodeError):
-        return None
-    return result
 
 
 def _score_replies(

@@ -27,6 +27,7 @@ from student.data import rows
 from student.distributed import processes
 from student.training import stage as stages
 from student.training.checkpoints import saved_model
+from student.training.noted_fields import as_noted, rename_stages, settings_of_stage
 from student.training.stage import Session
 
 Beside = Callable[[Collection[str]], Mapping[str, Callable[..., Any]]]
@@ -73,11 +74,13 @@ def train(
         if not processes.is_main():
             return _follow_main_process(recipe, run)
         with locked(run):
-            fields = stage_fields(recipe, run, only=stage)
+            again = _made_again(recipe, run, stage) if fresh else set()
+            fields = stage_fields(recipe, run, only=stage, again=again)
+            rename_stages(run, {name: fields[name] for name in fields if name not in again}, names, on_progress)
             if stage is not None:
                 _require_start(recipe, run, stage, fields)
             if fresh:
-                _set_aside(recipe, run, stage)
+                _set_aside(run, again, stage)
             training = _Training(recipe, run, fields, before, beside, on_progress)
             manifests, seconds = training.stages(stage, jobs)
             manifest = _write_summary(run, fields, manifests, seconds) if stage is None else manifests[stage]
@@ -93,20 +96,25 @@ def _follow_main_process(recipe: Recipe, run: Path) -> Manifest:
     return order
 
 
-def stage_fields(recipe: Recipe, run: Path, only: str | None = None) -> dict[str, dict[str, Any]]:
+def stage_fields(
+    recipe: Recipe, run: Path, only: str | None = None, again: Collection[str] = ()
+) -> dict[str, Mapping[str, Any]]:
     """The flattened settings that the fingerprint of each stage covers: they include all earlier stages.
 
-    With `only`, that stage and those it descends from: the data of the others need not be there yet.
+    A stage that the run has made so, but for settings that decide nothing, has those that the run notes; not a stage
+    that is made `again`. With `only`, that stage and those it descends from: the data of the others need not be there
+    yet.
     """
     student = student_fields(recipe)
+    names = [stage.name for stage in recipe.stages]
     needed = {stage.name for stage in (recipe.stages if only is None else lineage(recipe.stages, only))}
-    fields: dict[str, dict[str, Any]] = {}
+    fields: dict[str, Mapping[str, Any]] = {}
     for stage in recipe.stages:
         if stage.name not in needed:
             continue
         start = start_of(recipe.stages, stage)
-        fields[stage.name] = {
-            **flatten(affecting(stage, "train"), "stage"),
+        own = {
+            **settings_of_stage(stage),
             **student,
             **rows.fields(recipe, run, stage),
             **_validation_fields(recipe, stage),
@@ -114,19 +122,16 @@ def stage_fields(recipe: Recipe, run: Path, only: str | None = None) -> dict[str
             "start_fingerprint": None if start is None else fingerprint(fields[start]),
             "seed": recipe.seed,
         }
+        fields[stage.name] = own if stage.name in again else as_noted(run, stage, names, own)
     return fields
 
 
 def _validation_fields(recipe: Recipe, stage: Stage) -> dict[str, Any]:
-    """The validation settings that change a stage's student: rows held out, and early stopping if it decides."""
+    """What a validation that decides by accuracy asks, and how it judges."""
     settings = stage.validation
-    if settings is None or not settings.decides:
-        return {"stage.validation.hold_out": settings.hold_out} if settings is not None and settings.hold_out else {}
-    fields = flatten(affecting(settings, "train"), "stage.validation")
-    if settings.metric == "loss" or settings.data is None:
-        return fields
+    if settings is None or settings.decides != "accuracy" or settings.data is None:
+        return {}
     return {
-        **fields,
         **flatten(reader.source_fields(recipe, settings.data), f"data.{settings.data}"),
         **flatten(affecting(recipe.filter, "train"), "filter"),
     }
@@ -277,19 +282,26 @@ def _remedy(stage: str) -> str:
     )
 
 
-def _set_aside(recipe: Recipe, run: Path, stage: str | None) -> None:
-    """Move finished work to train.previous: everything, or one stage and its descendants."""
-    folder, previous = run / "train", run / "train.previous"
-    redone = {stage}
+def _made_again(recipe: Recipe, run: Path, stage: str | None) -> set[str]:
+    """The stages that --fresh makes again: all, those of other recipes too, or one stage and its descendants."""
+    if stage is None:
+        folders = {each.name for each in (run / "train").glob("*/")}
+        return folders - {CACHE} | {each.name for each in recipe.stages}
+    again = {stage}
     for later in recipe.stages:
-        if start_of(recipe.stages, later) in redone:
-            redone.add(later.name)
+        if start_of(recipe.stages, later) in again:
+            again.add(later.name)
+    return again
+
+
+def _set_aside(run: Path, names: Collection[str], stage: str | None) -> None:
+    """Move finished work to train.previous; without a `stage`, what all stages share goes."""
+    folder, previous = run / "train", run / "train.previous"
     if stage is None:
         shutil.rmtree(folder / CACHE, ignore_errors=True)
         (folder / MANIFEST).unlink(missing_ok=True)
-        redone = {each.name for each in folder.glob("*/")}
-    for name in redone:
-        set_aside(folder / str(name), previous / str(name))
+    for name in names:
+        set_aside(folder / name, previous / name)
 
 
 def _write_summary(

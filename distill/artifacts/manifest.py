@@ -140,13 +140,19 @@ def begin(path: Path, fields: Mapping[str, Any], *, begun: bool, remedy: str) ->
 
     Raises StaleError, which names the fields that differ, if work was `begun` with other settings.
     """
-    try:
-        before = orjson.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError, orjson.JSONDecodeError):
-        before = None
+    before = read_noted(path)
     if begun and before is not None and fingerprint(before) != fingerprint(redact.tree(fields)):
         raise StaleError(f"{path.parent} was started with other settings:\n{differences(before, fields)}", remedy)
     write_json(path, fields)
+
+
+def read_noted(path: Path) -> dict[str, Any] | None:
+    """The settings that `begin` noted; None without a readable file."""
+    try:
+        noted: dict[str, Any] = orjson.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, orjson.JSONDecodeError):
+        return None
+    return noted
 
 
 def _difference(old: Any, new: Any) -> str:

@@ -19,6 +19,7 @@ from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import SIGNAL_NAMES
 from distill.trace_records.human_labels import read_labels
+from student.training.noted_fields import decisive
 
 _TRACES = "generate.outputs"
 _ARM = "eval.arms."
@@ -107,6 +108,8 @@ def _other_settings(manifest: Manifest, section: str, settings: Mapping[str, Any
     before = {key: value for key, value in manifest.fields.items() if key.startswith(f"{section}.")}
     # Of validation the manifest holds what decides about the student.
     other = [key for key in changes(before, now) if before and not key.startswith(_OTHERWISE_COMPARED)]
+    if not changes(*({key: fields.get(key) for key in other} for fields in map(decisive, (before, now)))):
+        other = []
     if _SIGNALS in before and _comparable(before[_SIGNALS]) != _comparable(now[_SIGNALS]):
         other.append(_SIGNALS)
     return f"the recipe in the run has another {', '.join(other)} now, or another version made it" if other else ""

@@ -4,6 +4,7 @@ Reads the two recipes and what their keys say (distill.recipe.base.key). Where a
 what lies there is compared, or what the run noted of it (distill.planning.moved_content).
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from distill.recipe.effects import RecipeKey, key_values, path_parts
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import Stage, is_traces, sources_of, start_of
+from student.training.noted_fields import decisive, settings_of_stage
 from teacher.engines.vllm.vllm_options import server_answer_options
 
 OLD_CODE, EDITED_CODE = "the file as it was", "the file, edited or deleted"
@@ -49,6 +51,12 @@ class Redo:
         """The stale parts of a stage, such as the teachers of `traces`."""
         return [target.partition(":")[2] for target in self.causes if target.startswith(f"{stage}:")]
 
+    def earlier_names(self, section: str) -> dict[str, str]:
+        """The earlier names of the teachers or stages that only have another name now."""
+        pattern = re.compile(rf"{section}\..+\.name")
+        named = (change for change in self.changes if pattern.fullmatch(change.path))
+        return {change.now: change.before for change in named if None not in (change.before, change.now)}
+
 
 def compare_recipes(before: Recipe, now: Recipe, run: Path | None = None) -> Redo:
     """The results to make again when `run`, made with the recipe `before`, is continued with `now`."""
@@ -62,9 +70,10 @@ def compare_recipes(before: Recipe, now: Recipe, run: Path | None = None) -> Red
 
 
 def _changes(before: Recipe, now: Recipe, run: Path | None) -> Iterator[KeyChange]:
-    names = _renamed(before, now)
-    old = {names.get(path, path): (key, value) for path, key, value in _values(before)}
-    new = {path: (key, value) for path, key, value in _values(now)}
+    stages = renamed_stages(before, now)
+    names = _renamed_teachers(before, now) | _paths("stages", before.resolved()["stages"], stages)
+    old = {names.get(path, path): (key, value) for path, key, value in _values(before, stages)}
+    new = {path: (key, value) for path, key, value in _values(now, {})}
     for path in dict.fromkeys([*old, *new]):
         key = (new.get(path) or old[path])[0]
         was, is_now = (entries[path][1] if path in entries else None for entries in (old, new))
@@ -72,12 +81,13 @@ def _changes(before: Recipe, now: Recipe, run: Path | None) -> Iterator[KeyChang
         noted = noted_content(path, now, is_now, run) if run is not None and was == is_now else Noted()
         if was != is_now or edited or noted.other:
             moved = was != is_now and is_moved(path, (before, was), (now, is_now), run)
-            effects = () if moved else key.affects
+            overridden = all(_is_overridden(path, key, entries) for entries in (old, new))
+            effects = () if moved or overridden else key.affects
             targets = frozenset(
                 target
                 for effect in effects
                 for target in _targets(effect, path_parts(path, key), before, now)
-                if _stage_of(target) not in noted.same
+                if _stage_of(target) not in noted.same and target.partition(":")[0] not in key.spares
             )
             of_code = edited or path.endswith((".format", ".answer_type"))
             same_value = (OLD_CODE, EDITED_CODE) if of_code else (OLD_ROWS, NEW_ROWS)
@@ -91,24 +101,60 @@ def _stage_of(target: str) -> str:
     return {"traces": "generate", "engine": "generate", "signals": "filter"}.get(kind, target)
 
 
-def _values(recipe: Recipe) -> Iterator[tuple[str, RecipeKey, Any]]:
-    """The keys of a recipe with what they come to: a stage's `start` is the stage that it starts from."""
+def _is_overridden(path: str, key: RecipeKey, entries: Mapping[str, tuple[RecipeKey, Any]]) -> bool:
+    """Whether keys beside a key decide alone in a recipe."""
+    beside = (f"{path.rpartition('.')[0]}.{name}" for name in key.overridden_by)
+    return any(entries[each][1] is not None for each in beside if each in entries)
+
+
+def _values(recipe: Recipe, names: Mapping[str, str]) -> Iterator[tuple[str, RecipeKey, Any]]:
+    """The keys of a recipe with what they come to: a stage's `start` is the stage that it starts from.
+
+    `names` are other names of stages; an arm has the name that the recipe gives.
+    """
     starts = {f"stages.{stage.name}.start": start_of(recipe.stages, stage) for stage in recipe.stages}
+    named = starts | {"rounds.stage": recipe.rounds.stage, "ablate.stage": recipe.ablate.stage}
+    come_to = {path: names.get(stage, stage) if stage else stage for path, stage in named.items()}
     for path, key, value in key_values(Recipe, recipe.resolved()):
-        yield path, key, starts.get(path, value)
+        yield path, key, come_to.get(path, value)
 
 
-def _renamed(before: Recipe, now: Recipe) -> dict[str, str]:
+def _renamed_teachers(before: Recipe, now: Recipe) -> dict[str, str]:
     """Paths of teachers that only have another name now, to their paths now: their traces are found by their ids."""
-    paths: dict[str, str] = {}
     # Resolved, because the copy of a recipe in its run lies in another folder and has absolute paths.
     old, new = ({each["name"]: each for each in recipe.resolved()["teachers"]} for recipe in (before, now))
-    for name_before in (name for name in old if name not in new):
-        for name_now in (name for name in new if name not in old):
-            if old[name_before] | {"name": name_now} == new[name_now]:
-                values = key_values(Recipe, {"teachers": [new[name_now]]})
-                paths |= {path.replace(f".{name_now}.", f".{name_before}.", 1): path for path, _, _ in values}
-    return paths
+    names = {
+        name_before: name_now
+        for name_before in old
+        for name_now in new
+        if name_before not in new and name_now not in old and old[name_before] | {"name": name_now} == new[name_now]
+    }
+    return _paths("teachers", list(old.values()), names)
+
+
+def renamed_stages(before: Recipe, now: Recipe) -> dict[str, str]:
+    """Old to new names of the stages that only have another name now: `train` renames their folders."""
+    old, new = ({stage.name for stage in recipe.stages} for recipe in (before, now))
+    names: dict[str, str] = {}
+    for stage in before.stages:
+        start = start_of(before.stages, stage)
+        wanted = decisive(settings_of_stage(stage)), names.get(start, start) if start else None
+        for other in now.stages if stage.name not in new and stage.rollouts is None else ():
+            found = decisive(settings_of_stage(other)), start_of(now.stages, other)
+            if other.name not in {*old, *names.values()} and found == wanted:
+                names[stage.name] = other.name
+                break
+    return names
+
+
+def _paths(section: str, items: list[dict[str, Any]], names: Mapping[str, str]) -> dict[str, str]:
+    """The paths of all keys of renamed items, to their paths now."""
+    renamed = [item for item in items if item["name"] in names]
+    return {
+        path: path.replace(f".{item['name']}.", f".{names[item['name']]}.", 1)
+        for item in renamed
+        for path, _, _ in key_values(Recipe, {section: [item]})
+    }
 
 
 def _targets(effect: str, parts: tuple[str, ...], before: Recipe, now: Recipe) -> Iterator[str]:
@@ -147,10 +193,12 @@ def _readers(name: str, both: tuple[Recipe, Recipe], *, is_folder: bool) -> Iter
     """The results that read a source; with `is_folder` those that compare the bytes of its images."""
     if name == ASKED:
         yield "generate"
+    stages = {stage.name for stage in both[1].stages}
     for recipe in both:
         if name in _test_sets(recipe):
             yield from (f"signals:{CONTAMINATION}", "filter")
-        yield from (f"train:{stage.name}" for stage in recipe.stages if name in _sources(stage, rows_only=is_folder))
+        reading = (stage.name for stage in recipe.stages if name in _sources(stage, rows_only=is_folder))
+        yield from (f"train:{stage}" for stage in reading if stage in stages)
         if name == recipe.eval.data:
             yield "eval"
         if recipe.rounds.count and name in (recipe.rounds.questions, recipe.rounds.validation) and name != ASKED:

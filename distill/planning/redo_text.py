@@ -5,7 +5,7 @@ Reads recipes and manifests, and models and data whose path differs.
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +120,7 @@ def _stages(redo: Redo, now: Recipe, run: Path) -> Iterator[tuple[str, str, str,
     measured = "writes card and exports again" if card_only else _measured(redo, filtered)
     yield _row("filter", filtered, "filter" in redo.causes or card_only, measured)
     for stage in now.stages:
-        target, manifest = f"train:{stage.name}", Manifest.read(run / "train" / stage.name)
+        target, manifest = f"train:{stage.name}", _finished_stage(redo, run, stage.name)
         row = _row(f"train {stage.name}", manifest, target in redo.causes, _trained(manifest))
         yield _perhaps(row, "the dataset changes") if _may_stay(redo, target) else row
     if now.evaluates or evaluated is not None:
@@ -134,6 +134,13 @@ def _stages(redo: Redo, now: Recipe, run: Path) -> Iterator[tuple[str, str, str,
         yield "ablate", "finished", "may run again", "arms that the changes reach, once ablate/arms is moved away"
     elif "ablate" in redo.causes:
         yield _row("ablate", ablated, True, _arms_made(redo, run))
+
+
+def _finished_stage(redo: Redo, run: Path, name: str) -> Manifest | None:
+    """The manifest of a training stage; of one that has another name now and stays, from its folder as it is."""
+    before = redo.earlier_names("stages").get(name) if f"train:{name}" not in redo.causes else None
+    made = Manifest.read(run / "train" / name)
+    return made if made is not None or before is None else Manifest.read(run / "train" / before)
 
 
 def _reaches_arms(redo: Redo) -> bool:
@@ -180,12 +187,10 @@ def _perhaps(row: tuple[str, str, str, str], condition: str) -> tuple[str, str, 
 
 def _asked(redo: Redo, now: Recipe, manifest: Manifest | None) -> str:
     """How many traces are asked again, by teacher."""
-    names_before = {
-        change.now: change.before for change in redo.changes if re.fullmatch(r"teachers\..+\.name", change.path)
-    }
+    names_before = redo.earlier_names("teachers")
     counts = dict.fromkeys((each.name for each in now.teachers), 0)
     if manifest is not None:
-        counts = {name: traces_of_teacher(manifest, names_before.get(name) or name) for name in counts}
+        counts = {name: traces_of_teacher(manifest, names_before.get(name, name)) for name in counts}
     again = [name for name in counts if name in {*redo.parts("traces"), *redo.parts("engine")}]
     parts = [_asked_again(redo, each, counts[each.name]) for each in now.teachers if each.name in again]
     read = [path_parts(change.path, change.key)[:2] for change in redo.changes if "generate" in change.targets]
@@ -249,7 +254,8 @@ def _commands(redo: Redo, now: Recipe, run: Path, overrides: Sequence[str]) -> I
             yield f"distill {stage} {at} --fresh"
     if "card" in redo.causes and "filter" not in redo.causes:
         yield f"distill filter {at}"
-    missing = {each.name for each in now.stages if Manifest.read(run / "train" / each.name) is None}
+    missing = {each.name for each in now.stages if _finished_stage(redo, run, each.name) is None}
+    renamed = {*redo.earlier_names("stages")} - missing - {*redo.parts("train")}
     redone = [name for name in redo.parts("train") if name not in missing]
     if any(_may_stay(redo, f"train:{name}") for name in redone):
         yield f"distill run {at} --redo-stale"  # --fresh would train on the same rows again
@@ -260,7 +266,8 @@ def _commands(redo: Redo, now: Recipe, run: Path, overrides: Sequence[str]) -> I
         missing -= {*_stages_before(now, name)}
         yield f"distill train {at} --stage {name} --fresh"  # this sets aside what starts from it, too
     is_asked_again = "eval" in redo.causes and Manifest.read(run / "eval") is not None
-    if len(redone) > len(begun) or (missing and is_asked_again):  # eval asks finished students alone
+    # eval asks finished students alone, and train renames their folders
+    if len(redone) > len(begun) or renamed or (missing and is_asked_again):
         yield f"distill train {at}"
     if is_asked_again:
         yield f"distill eval {at}" if _keeps_replies(redo) else f"distill eval {at} --fresh"
@@ -276,12 +283,14 @@ def _stages_before(recipe: Recipe, name: str) -> list[str]:
 def _keeps_replies(redo: Redo) -> bool:
     """Whether the replies of an evaluation stay: they are judged again, or arms come or go."""
     is_kept = all(cause.startswith(("filter.", *_NEW_REPLIES)) for cause in redo.causes["eval"])
-    return is_kept and not any(map(_is_another_student, redo.changes))
+    earlier = redo.earlier_names("stages")
+    return is_kept and not any(_is_another_student(change, earlier) for change in redo.changes)
 
 
-def _is_another_student(change: KeyChange) -> bool:
+def _is_another_student(change: KeyChange, earlier: Mapping[str, str]) -> bool:
     """Whether an arm, or a student from elsewhere, that was evaluated is another one now."""
     before, now = change.before, change.now
     if change.path == "eval.arms":
-        return any(arm in (before or {}) and before[arm] != stage for arm, stage in (now or {}).items())
+        arms = {arm: earlier.get(stage, stage) for arm, stage in (now or {}).items()}
+        return any(arm in (before or {}) and before[arm] != stage for arm, stage in arms.items())
     return change.path.startswith("eval.students.") and None not in (before, now)

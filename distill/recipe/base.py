@@ -42,6 +42,8 @@ def key(
     because: str = "",
     compared_by: str = "",
     omit_default: str = "",
+    spares: str = "",
+    overridden_by: str = "",
     usual: tuple[Any, ...] = (),
     **constraints: Any,
 ) -> Any:
@@ -50,9 +52,11 @@ def key(
     `affects` names entries of EFFECTS; a key without any says in `because` why no result depends on it. A fingerprint
     holds the values of the keys that affect it (`distill.recipe.effects`), with two exceptions: `compared_by` names
     the thing that is compared instead of the value, such as the content of a file. The effects in `omit_default`
-    leave a default out, so a new key changes no old fingerprint. A key that holds a section has the effects of its
-    keys. `usual` is for hints and the diagnosis (distill/recipe/usual_values.py): two numbers are the ends of a range
-    (None: no upper end), anything else lists values.
+    leave a default out, so a new key changes no old fingerprint. `spares` names stages that read the section and not
+    this key, and `overridden_by` keys beside it that decide alone where they are set: a finished stage then stays,
+    though its fingerprint holds the value (student/training/noted_fields.py). A key that holds a section has the
+    effects of its keys. `usual` is for hints and the diagnosis (distill/recipe/usual_values.py): two numbers are the
+    ends of a range (None: no upper end), anything else lists values.
     """
     affected = affects.split()
     if unknown := [name for name in affected if name not in EFFECTS]:
@@ -61,7 +65,8 @@ def key(
     extra: dict[str, Any] = {"affects": [name for name in EFFECTS if name in everything]}
     extra |= {"because": because} if because else {}
     extra |= {"compared_by": compared_by} if compared_by else {}
-    extra |= {"omit_default": omit_default.split()} if omit_default else {}
+    lists = {"omit_default": omit_default, "spares": spares, "overridden_by": overridden_by}
+    extra |= {name: listed.split() for name, listed in lists.items() if listed}
     extra |= {"usual": list(usual)} if usual else {}
     return Field(default, description=description, json_schema_extra=extra, **constraints)
 

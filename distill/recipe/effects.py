@@ -37,6 +37,16 @@ class RecipeKey:
         return str(_noted(self.field).get("compared_by", ""))
 
     @property
+    def spares(self) -> tuple[str, ...]:
+        """Stages that read its section and not the key."""
+        return tuple(_noted(self.field).get("spares", ()))
+
+    @property
+    def overridden_by(self) -> tuple[str, ...]:
+        """Keys beside it that decide alone where they are set."""
+        return tuple(_noted(self.field).get("overridden_by", ()))
+
+    @property
     def usual(self) -> tuple[Any, ...]:
         """The two ends of its usual range, or its usual values; empty where every value is usual."""
         return tuple(_noted(self.field).get("usual", ()))

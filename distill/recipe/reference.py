@@ -24,7 +24,9 @@ The last column names what a change of the key makes stale. `distill plan RECIPE
 
 {effects}
 
-A stage that runs again makes the stages after it stale. Where nothing is stale, the column says why.
+A stage that runs again makes the stages after it stale. Where nothing is stale, the column says why. `source` (not
+`train`): trained stages do not read the key and stay. `train` (nothing with `max_steps`): the key decides nothing
+while that one is set.
 """
 _TABLE = ("| key | type | default | meaning | makes stale |", "| --- | --- | --- | --- | --- |")
 _DEFAULT_CHARACTERS = 60
@@ -63,6 +65,10 @@ def _row(name: str, field: FieldInfo) -> str:
     else:
         changes = ", ".join(f"`{effect}`" for effect in key.affects) or f"nothing: {key.because}"
         changes += f" (compared by {key.compared_by})" if key.compared_by else ""
+        changes += f" (not `{'`, `'.join(key.spares)}`)" if key.spares else ""
+        changes += (
+            f" (nothing with {' or '.join(f'`{name}`' for name in key.overridden_by)})" if key.overridden_by else ""
+        )
     default = "required" if field.is_required() else _default(field, is_section=bool(held))
     meaning = _text(field.description) + (f" Usual: {usual_text(key.usual)}." if key.usual else "")
     cells = (f"`{name}`", _type(field), default, meaning, changes)

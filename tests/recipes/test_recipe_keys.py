@@ -7,6 +7,7 @@ Every key says in its model what it makes stale. Each is changed here, to the ex
 import re
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +64,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "adapter" / "adapter_config.json").write_text("{}")
     (folder / "adapter" / "adapter_model.safetensors").write_bytes(b"")
     Manifest(stage="filter", fingerprint="filtered", fields={}).write(folder / "run" / "filter")
-    for stage in ("first", "second", "watched"):
-        found = Manifest(
-            stage=stage, fingerprint=f"trained {stage}", fields={}, counts={"steps": 1}, tokens={"trained": 1}
-        )
-        found.write(folder / "run" / "train" / stage)
     return folder
 
 
@@ -99,7 +95,7 @@ def identities(recipe: Recipe, folder: Path) -> dict[str, str]:
         "card": apply._packaging_fingerprint(recipe, {}),
         "train": fingerprint(
             {
-                "stages": list(stage_fields(recipe, folder / "run").items()),
+                "stages": list(stage_fields(recipe, folder / "run").values()),
                 "images": [images_of(recipe, name) for stage in recipe.stages for name in sources_of(stage)],
             }
         ),
@@ -120,8 +116,12 @@ def recipe_with(folder: Path, key: str, value: Any) -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def unchanged(place: Path) -> dict[str, str]:
-    return identities(recipe_with(place, "", None), place)
+def unchanged(place: Path, base: Recipe) -> dict[str, str]:
+    """The identities of the recipe whose stages are trained."""
+    for stage, fields in stage_fields(base, place / "run").items():
+        made = Manifest(stage=stage, fingerprint=f"trained {stage}", fields=dict(fields))
+        replace(made, counts={"steps": 1}, tokens={"trained": 1}).write(place / "run" / "train" / stage)
+    return identities(base, place)
 
 
 @pytest.fixture(scope="module")

@@ -41,8 +41,8 @@ class Columns(Section):
     )
     answer: str = source_key("answer", "Column with the gold answer, or a list of accepted answers.")
     answer_type: str = source_key("answer_type", "Column with the type of the answer.")
-    domain: str = source_key("domain", "Column with the domain.")
-    difficulty: str = source_key("difficulty", "Column with the difficulty.")
+    domain: str = source_key("domain", "Column with the domain.", spares="train")
+    difficulty: str = source_key("difficulty", "Column with the difficulty.", spares="train")
 
     def names(self, role: str) -> tuple[str, ...]:
         """The columns of a role; none where the recipe says that there is none."""
@@ -82,7 +82,7 @@ class DataSource(Section):
         "answers, as a transcript. Default: each question is asked alone.",
         omit_default="source",
     )
-    domain: str = source_key("", "Domain of rows whose domain column is absent or empty.")
+    domain: str = source_key("", "Domain of rows whose domain column is absent or empty.", spares="train")
     answer_type: AnswerTypeEntry | None = source_key(
         None,
         "Type of the answers of rows that have no answer_type; default: inferred from the gold answer. Code that "
@@ -112,6 +112,7 @@ class DataSource(Section):
         0.2,
         "If more than this share of the rows cannot be used, the run stops: that many bad rows mean a wrong "
         "images_root or a wrong column.",
+        spares="train",
         usual=(0, 0.3),
     )
 

@@ -125,7 +125,9 @@ class Preference(Section):
 class Stage(Section):
     """One training stage. It starts from the stage before it unless `start` names another."""
 
-    name: Name = train_key(..., "Name of the stage, and of its folder.", compared_by="the folder of the stage")
+    name: Name = key(
+        ..., "Name of the stage, and of its folder.", because="its folder is renamed; only rollouts are trained again"
+    )
     data: str = train_key(
         ...,
         'A source by name, "traces" (the filtered dataset), or an arm to compare with: "traces:unfiltered" (every '
@@ -149,9 +151,16 @@ class Stage(Section):
     )
     lora: Lora | None = key(None, "Train adapters of the language model; default: its weights.")
     learning_rate: float = train_key(2e-5, "Largest learning rate of the schedule.", gt=0, usual=(1e-6, 5e-3))
-    epochs: float = train_key(1.0, "Number of passes over the rows.", gt=0, le=MOST_EPOCHS, usual=(0.2, 20))
+    epochs: float = train_key(
+        1.0,
+        "Number of passes over the rows.",
+        overridden_by="max_steps max_tokens",
+        gt=0,
+        le=MOST_EPOCHS,
+        usual=(0.2, 20),
+    )
     max_steps: int | None = train_key(
-        None, "Number of steps; overrides epochs.", ge=1, le=MOST_STEPS, usual=(20, None)
+        None, "Number of steps; overrides epochs.", overridden_by="max_tokens", ge=1, le=MOST_STEPS, usual=(20, None)
     )
     max_tokens: int | None = train_key(
         None,
@@ -163,6 +172,7 @@ class Stage(Section):
     batch_size: int = train_key(
         16,
         "Samples of an optimisation step, over all micro-batches and processes; pairs where `preference` is set.",
+        overridden_by="batch_tokens",
         ge=1,
         usual=(4, 4096),
     )

@@ -48,9 +48,21 @@ def test_a_new_stage_is_trained_before_the_finished_stages_that_start_from_it(tm
     ]
 
 
-def test_a_renamed_stage_is_trained_before_the_finished_stage_that_starts_from_it(tmp_path: Path) -> None:
-    commands = train_commands(tmp_path, stages("first", "second<first"), stages("named", "second<named"))
+def test_a_renamed_stage_keeps_its_student_and_is_renamed_by_the_one_command(tmp_path: Path) -> None:
+    before, now = stages("first", "second<first"), stages("named", "second<named")
+    assert train_commands(tmp_path, before, now) == [""]
+
+
+def test_a_renamed_and_changed_stage_is_trained_before_the_finished_stage_that_starts_from_it(tmp_path: Path) -> None:
+    now = stages("named", "second<named").replace("projector", "language", 1)
+    commands = train_commands(tmp_path, stages("first", "second<first"), now)
     assert commands == ["--stage named", "--stage second --fresh"]
+
+
+def test_a_source_of_a_stage_that_is_gone_makes_nothing_stale(tmp_path: Path) -> None:
+    before = stages("first", "second").replace('"captions"', '"questions"', 1)
+    now = stages("second") + '[data.questions.columns]\nanswer = "other"\n'
+    assert train_commands(tmp_path, before, now) == []
 
 
 def test_a_stage_that_is_trained_again_sets_the_later_ones_aside(tmp_path: Path) -> None:
@@ -82,7 +94,7 @@ def written(folder: Path, before: str, now: str) -> str:
     return redo_text(load(recipes[0]), load(recipes[1]), folder / "run")
 
 
-def test_a_renamed_stage_is_trained_before_its_student_is_asked(tmp_path: Path) -> None:
+def test_a_stage_is_renamed_before_its_student_is_asked(tmp_path: Path) -> None:
     def recipe(name: str) -> str:
         return stages(name) + f'[data.test]\nsource = "t.jsonl"\n[eval.arms]\nmine = "{name}"\n'
 

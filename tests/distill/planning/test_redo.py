@@ -466,13 +466,13 @@ def test_names_with_dots_are_whole_names(recipe: Path) -> None:
         {
             "teachers.qwen3.5-0.8b.model": "owner/other",
             "stages.polish.2.epochs": "2.0",
-            "data.captions.v1.domain": "x",
+            "data.captions.v1.split": "x",
             "data.captions.v1.columns.answer": "y",
         },
     )
     causes = compare_recipes(before, now).causes
     assert causes["traces:qwen3.5-0.8b"] == ["teachers.qwen3.5-0.8b.model"]
-    of_source = {"data.captions.v1.domain", "data.captions.v1.columns.answer"}
+    of_source = {"data.captions.v1.split", "data.captions.v1.columns.answer"}
     assert {*causes["train:polish.2"]} >= {*of_source, "stages.polish.2.epochs"}
     assert {*causes["train:align"]} == of_source
 
