@@ -159,16 +159,17 @@ class ResponseParser:
 
     def _cut_chunks(self, data: bytes, texts: list[bytes]) -> bool:
         """Add what the chunks in `data` hold to `texts`; true if these bytes end the body."""
-        at, end = 0, len(data)
+        at, end = self._cut_lines(data, texts), len(data)
         while at < end:
             if self._in_chunk:
-                text = data[at : at + self._in_chunk]
+                begun_before, text = not at, data[at : at + self._in_chunk]
                 texts.append(text)
                 at += len(text)
                 self._in_chunk -= len(text)
                 self._after_chunk = not self._in_chunk
                 if self._after_chunk and data.startswith(b"\r\n", at):
                     at, self._after_chunk = at + 2, False
+                    at += self._cut_lines(data[at:], texts) if begun_before else 0
                 continue
             line_end = data.find(b"\r\n", at)
             if line_end < 0:
@@ -182,16 +183,32 @@ class ResponseParser:
                     raise BrokenResponseError("a chunk is longer than it says")
                 self._after_chunk = False
             elif not self._in_trailer:
-                size = _chunk_size(line)
-                if size and data.startswith(b"\r\n", at + size):  # all of it is here, as of most chunks
-                    texts.append(data[at : at + size])
-                    at += size + 2
-                else:
-                    self._in_chunk, self._in_trailer = size, not size
+                self._in_chunk = _chunk_size(line)
+                self._in_trailer = not self._in_chunk
             elif not line:
                 self._reusable = self._reusable and at == end
                 return True
         return False
+
+    def _cut_lines(self, data: bytes, texts: list[bytes]) -> int:
+        """As `_cut_chunks`, in half the time, where each chunk is whole and one line, as in most answers in pieces.
+
+        Returns where the chunks end; 0 for others.
+        """
+        if self._in_chunk or self._after_chunk or self._in_trailer:
+            return 0
+        lines = data.split(b"\r\n")
+        sizes, chunks = lines[:-2:2], lines[1:-1:2]
+        if sizes[-1:] == [b"0"]:  # the end of the body
+            del sizes[-1], chunks[-1]
+        try:
+            lengths = list(map(_chunk_size, sizes))
+        except BrokenResponseError:
+            return 0  # a line within a chunk
+        if 0 in lengths or lengths != list(map(len, chunks)):
+            return 0
+        texts += chunks
+        return sum(lengths) + sum(map(len, sizes)) + 4 * len(chunks)
 
     def _response(self) -> HttpResponse:
         body = bytes(self._body)

@@ -54,6 +54,19 @@ def test_an_answer_is_the_same_however_its_bytes_are_split(data: bytes) -> None:
         assert (response.status, response.body, response.reusable) == (200, TEXT, True)
 
 
+@pytest.mark.parametrize(
+    "chunks", [[b"data: 1\n\n"] * 3, [b"a\r\n", b"b"], [b"a", b"2\r\nbc\r\n", b"d"], [b"\r\n", b"\r\n0"]]
+)
+def test_chunks_are_cut_by_their_sizes_whatever_line_breaks_they_have(chunks: list[bytes]) -> None:
+    body = b"".join(b"%X\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks)
+    data = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + body + b"0\r\n\r\n"
+    for size in range(1, len(data) + 1):
+        response = parsed(data, size)
+        assert (response.body, response.reusable) == (b"".join(chunks), True)
+    more = parsed(data + body, len(data + body))
+    assert (more.body, more.reusable) == (b"".join(chunks), False)
+
+
 def test_a_body_without_a_length_ends_with_the_connection_which_is_not_used_again() -> None:
     for size in (1, 7, 1000):
         response = parsed(b"HTTP/1.0 502 Bad Gateway\r\nRetry-After: 3\r\n\r\nbad", size)
