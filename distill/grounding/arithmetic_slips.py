@@ -102,12 +102,13 @@ def _read_claims(text: str) -> tuple[Canonical, list[ArithmeticClaim], bool]:
     """Sentences directly before this one that hold numbers."""
     kept: list[tuple[str, int]] = []
     """All sentences before it that do."""
-    for sentence in _sentences(marked.text):
+    # Each pattern has words without which it cannot match: most sentences spare most searches.
+    letters = marked.text.encode("ascii", "replace").translate(_TO_SPACES).decode()
+    for start, end in _sentences(marked.text):
+        sentence = marked.text[start:end]
         count = sentence.count(MARK)
         if count > 1 or (count and kept):
-            # Each pattern has words without which it cannot match: most sentences spare most searches.
-            letters = sentence.encode("ascii", "replace").translate(_TO_SPACES).decode()
-            words = _WORDS.intersection(letters.split())
+            words = _WORDS.intersection(letters[start:end].split())
             if count > 1:
                 mixed = (
                     list(find_mixed_claims(sentence, marked.numbers, offset))
@@ -137,12 +138,15 @@ def _read_claims(text: str) -> tuple[Canonical, list[ArithmeticClaim], bool]:
     return marked, arithmetic_claims, marked.complete and not effort.is_used_up
 
 
-def _sentences(text: str) -> Iterator[str]:
-    for piece in _SENTENCE.split(text):
-        if len(piece) <= _SENTENCE_CHARACTERS:
-            yield piece
-        else:
-            yield from (piece[at : at + _SENTENCE_CHARACTERS] for at in range(0, len(piece), _SENTENCE_CHARACTERS))
+def _sentences(text: str) -> Iterator[tuple[int, int]]:
+    """Where each sentence begins and ends; a long one is cut."""
+    start = 0
+    for end, after in (*(match.span() for match in _SENTENCE.finditer(text)), (len(text), 0)):
+        while end - start > _SENTENCE_CHARACTERS:
+            yield start, start + _SENTENCE_CHARACTERS
+            start += _SENTENCE_CHARACTERS
+        yield start, end
+        start = after
 
 
 def _as_written(plain: str, start: int, end: int) -> str:

@@ -160,7 +160,7 @@ class RationaleCheck:
             return None
         tail = read_comparison(self.lower, item.end)
         ahead = self.labels.known_label(index + 1)
-        label = self.labels.anchor(index, gap, how, tail, operand=role is not None)
+        label = self.labels.anchor(index, gap, how, tail, ahead, operand=role is not None)
         if label is not None:
             return self._reading(index, item, label, how)
         if role is not None:

@@ -7,6 +7,7 @@ Changes notation only; numbers are read from the result by `distill.answers.numb
 import re
 import unicodedata
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final
 
 from distill.answers.numbers.currencies import NATIONAL
@@ -192,6 +193,7 @@ def _with_power(match: re.Match[str]) -> str:
 _PLAIN = re.compile(r"\d+(?:\.\d+)?")
 
 
+@lru_cache(maxsize=1 << 11)
 def normalise(text: str) -> str:
     """One spelling for what looks or means the same: NFKC, plain signs and quotes, simple LaTeX, single spaces."""
     if not text.isascii():
@@ -218,7 +220,8 @@ def normalise(text: str) -> str:
             text = phrase.sub(unit, text)
     if _MONEY_WORD.search(text):
         text = _NATIONAL_MONEY.sub(lambda name: NATIONAL[name[1].lower()], text)
-    text = _units_in_symbols(text) if any(map(str.isdigit, text)) or "quare" in text else text
+    if any(map(str.isalpha, text)) and (any(map(str.isdigit, text)) or "quare" in text):
+        text = _units_in_symbols(text)
     if " and a half" in text:
         text = _AND_A_HALF.sub(r"1.5 \1s", text)
     if text.count("$") == 1:

@@ -56,6 +56,11 @@ _JOINTS: Final = word_set(
 """What stands between two statements, and not between a number and its unit."""
 # A comma ends a chain but where `EquationReader._goes_on` may say otherwise.
 _END_OF_CHAIN: Final = re.compile(rf"[.;]|,(?!\s*(?:{'|'.join(_OPERATORS)}|or|ie|that|which|so|same)\b)")
+_CHAIN_BEGINS: Final = re.compile(
+    "|".join(re.escape(word if len(word) > 2 or word == "of" else word[0]) for word in sorted(_BEGINNINGS))
+)
+_NOT_GOING_ON: Final = re.compile(rf",(?!\s*(?:(?:{'|'.join(_OPERATORS)}|or|ie|same)\b|(?:that|which|so)\s+is\b))")
+"""A comma behind which no chain goes on."""
 _MOST_NUMBERS: Final = 64
 """In one chain: no more are written by hand."""
 
@@ -93,6 +98,18 @@ def split_parts(sentence: str) -> Iterator[tuple[str, int]]:
         yield sentence[start:end], start
         start = end
     yield sentence[start:], start
+
+
+def chains_of(part: str) -> tuple[int, int, int]:
+    """Where the word before the first chain of a part begins and where the last one has ended; the tokens outside."""
+    begun, start = _CHAIN_BEGINS.search(part), 0
+    if begun is not None and (word := part.rfind(" ", 0, begun.start())) > 0:
+        before = part.rfind(" ", 0, word) + 1
+        start = before if part[before:word].strip() else 0
+    ended = _NOT_GOING_ON.search(part, part.rfind(MARK) + 1)
+    end = len(part) if ended is None else ended.end()
+    outside = (_TOKEN.findall(part, *span) for span in ((0, start), (end, len(part))) if span[0] < span[1])
+    return start, end, sum(map(len, outside))
 
 
 class EquationReader:

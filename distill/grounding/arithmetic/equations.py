@@ -11,12 +11,11 @@ scores, sizes, enumerations) is passed over.
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from distill.grounding.arithmetic.canonical_text import MARK, Number
-from distill.grounding.arithmetic.equation_sides import SAYS, EquationReader, Side, split_parts
+from distill.grounding.arithmetic.equation_sides import SAYS, EquationReader, Side, chains_of, split_parts
 from distill.grounding.arithmetic.expressions import evaluate_expression, stands_for
 from distill.grounding.arithmetic.reading_effort import ReadingEffort
 from distill.word_tables import longest_first, word_set
@@ -100,8 +99,7 @@ EQUATION_WORDS: Final = _IN_PHRASES | _OVERRULING | _REMAINING | _EQUALITIES | _
 """All words that the patterns search for."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArithmeticClaim:
+class ArithmeticClaim(NamedTuple):
     """One claim that can be checked."""
 
     first: int
@@ -130,9 +128,8 @@ def find_equation_claims(
     if not words.isdisjoint(_REMAINING) and _REMAINDER.search(sentence) and _DIVIDED.search(sentence):
         return
     if not words.isdisjoint(_IN_PHRASES):
-        for clues, pattern, word in _PHRASES:
-            if not words.isdisjoint(clues):
-                sentence = pattern.sub(word, sentence)
+        for pattern, word in _phrases_of(words & _IN_PHRASES):
+            sentence = pattern.sub(word, sentence)
         if not _may_state(sentence):
             return
     if "|" in sentence:
@@ -144,14 +141,21 @@ def find_equation_claims(
         count = part.count(MARK)
         end = start + len(part)
         if count > 1 and _may_state(part) and not (negated and _is_negated(part, sentence[end:])):
-            chains, tokens = _read_chains(
-                sentence[max(0, start - _CONTEXT) : start], part, sentence[end : end + _CONTEXT]
-            )
-            effort.tokens -= tokens
+            # Without the words around the chains, four of five parts were read before.
+            begun, ended, outside = chains_of(part)
+            before = sentence[max(0, start - _CONTEXT) : start] if begun == 0 else ""
+            chains, tokens = _read_chains(before, part[begun:ended], sentence[start + ended :][:_CONTEXT])
+            effort.tokens -= tokens + outside
             own = numbers[offset : offset + count] if chains else ()
             for chain in chains:
                 yield from _check_chain(chain, own, offset)
         offset += count
+
+
+@lru_cache(maxsize=1 << 12)
+def _phrases_of(clues: frozenset[str]) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """The phrases, and what they become, that a sentence with these words may have."""
+    return tuple((pattern, word) for words, pattern, word in _PHRASES if not clues.isdisjoint(words))
 
 
 def _is_negated(part: str, behind: str) -> bool:
@@ -163,7 +167,7 @@ def _is_negated(part: str, behind: str) -> bool:
 def _read_chains(before: str, part: str, after: str) -> tuple[tuple[list[Side], ...], int]:
     """The chains of a part of a sentence between these characters, and how many tokens it has.
 
-    Their numbers are counted from the part's first one. Parts repeat, because each number is replaced by a letter.
+    Their numbers are counted from the part's first one. Chains repeat, because each number is replaced by a letter.
     """
     reader = EquationReader(before + part + after, len(before), len(before) + len(part))
     return tuple(reader.chains()), len(reader.tokens)

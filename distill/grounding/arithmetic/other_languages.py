@@ -8,6 +8,7 @@ import re
 from functools import partial
 from typing import Final, NamedTuple
 
+from distill.grounding.arithmetic.quick_patterns import longest_literal
 from distill.word_tables import read_table, word_set
 
 
@@ -15,10 +16,8 @@ class _Language(NamedTuple):
     marks: frozenset[str]
     """Words, or signs of another script, of which a text in this language has at least `fewest`."""
     fewest: int
-    pieces: tuple[str, ...]
-    """If there are any, a text without one of them has nothing to translate: a quick look."""
-    phrases: tuple[tuple[re.Pattern[str], str], ...]
-    """Parts of sentences with the numbers in them, and their English."""
+    phrases: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...]
+    """A quick look, parts of sentences with the numbers in them, and their English."""
     word: re.Pattern[str]
     english: dict[str, str]
 
@@ -31,19 +30,26 @@ def _language(table: dict[str, str]) -> _Language:
     return _Language(
         marks=word_set(table["marks"]),
         fewest=int(table.get("fewest", "2")),
-        pieces=tuple(filter(None, table.get("pieces", "").split("|"))),
-        phrases=tuple((re.compile(pattern.replace("#", _NUMBER)), said) for pattern, said in phrases),
+        phrases=tuple((_look(pattern), re.compile(pattern.replace("#", _NUMBER)), said) for pattern, said in phrases),
         word=re.compile(rf"\b(?:{listed})\b" if table.get("spaced", "yes") == "yes" else listed),
         english=english,
     )
 
 
-_NUMBER: Final = r"([\d.,]*\d)"
+def _look(pattern: str) -> re.Pattern[str]:
+    """A fast search for a text that each match of a pattern holds; after a digit, if it follows the first number."""
+    literal = longest_literal(pattern.replace("#", "[0]"))
+    look = re.escape(literal)
+    return re.compile(rf"{look}(?<=\d{look})" if literal and pattern.startswith(f"#{literal}") else look)
+
+
+_NUMBER: Final = r"([\d.,](?<![\d.,].)[\d.,]*(?<=\d))"
+"""A search for its first sign finds its place many times faster than one for `[\\d.,]*\\d`."""
 _LANGUAGES: Final = tuple(map(_language, read_table(__file__).values()))
 _LATIN: Final = tuple(language for language in _LANGUAGES if "".join(language.marks).isascii())
 _OTHERS: Final = tuple(language for language in _LANGUAGES if language not in _LATIN)
 MARK_WORDS: Final = frozenset[str]().union(*(language.marks for language in _LATIN))
-_GROUPED: Final = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?: \d{3})+(?!\d|[.,]\d{3})")
+_GROUPED: Final = re.compile(r"[1-9](?<![\d.,].)\d{0,2}(?: \d{3})+(?!\d|[.,]\d{3})")
 """A number whose thousands stand apart, as French and Spanish write it: 86 200."""
 _OTHER_SCRIPT: Final = re.compile("[\u0900-\u097f\u3040-\u30ff\u3400-\u9fff]")
 _LONGEST: Final = 20_000
@@ -64,11 +70,12 @@ def in_english(text: str, words: frozenset[str]) -> str:
 
 
 def _translated(text: str, language: _Language) -> str:
-    if language.pieces and not any(piece in text for piece in language.pieces):
-        return text
-    for pattern, said in language.phrases:
-        text = pattern.sub(said, text)
-    return language.word.sub(partial(_english, language.english), text)
+    for look, pattern, said in language.phrases:
+        if look.search(text):
+            text = pattern.sub(said, text)
+    if any(map(text.__contains__, language.english)):
+        text = language.word.sub(partial(_english, language.english), text)
+    return text
 
 
 def _ungrouped(match: re.Match[str]) -> str:

@@ -15,7 +15,7 @@ from distill.grounding.charts.chart_table import COLOURS, DAYS, MONTHS, QUARTERS
 from distill.grounding.numbers_in_text import Item, count_separators, find_numbers, read_numbers
 from distill.word_tables import read_table, word_set
 
-_PARTS: Final = ("bar", "column", "slice", "segment", "wedge", "sector", "category", "portion")
+_PARTS: Final = (" bar ", " column ", " slice ", " segment ", " wedge ", " sector ", " category ", " portion ")
 _NAMED = re.compile(
     r"([A-Z](?<![a-z].)[A-Za-z&'.-]*(?: \(?[A-Za-z&'.-]+\)?){0,3}?)\**"
     r"(?:\**[ \t]*(?::|=|\(|\|| - | -> | → | is| was| at| has| with| stands at| comes to| accounts for|, which is)"
@@ -96,7 +96,7 @@ def find_labels(
                         matches.append((match.start(), -match.end(), word, False))
     if len(table.under) > 1 and not table.years:
         for part in _PARTS:
-            if (start := lower.find(f" {part} ")) >= 0:
+            if (start := lower.find(part)) >= 0:
                 matches += _strange_parts(lower, part, start, table.words, familiar)
         if not table.kinds:
             for match in _names_before_numbers(text, spans):
@@ -153,7 +153,7 @@ def _strange_parts(
             and _is_strange(phrase, words, familiar)
         ):
             yield start + 4, -part_start, phrase, False
-        part_start = lower.find(f" {part} ", part_start + 1)
+        part_start = lower.find(part, part_start + 1)
 
 
 def _is_whole_word(text: str, lower: str, start: int, end: int, label: str) -> bool:

@@ -47,11 +47,11 @@ class NamedLabels:
             return tuple(value for value in allowed if value in other_values) or allowed
         return allowed
 
-    def anchor(self, index: int, gap: str, how: Lead, tail: str, *, operand: bool) -> Item | None:
-        """The label that the number at this index belongs to."""
+    def anchor(self, index: int, gap: str, how: Lead, tail: str, after: Item | None, *, operand: bool) -> Item | None:
+        """The label that the number at this index belongs to; `after` is the one directly behind it."""
         if index in self.paired:
             return self.paired.pop(index)
-        item, after = self.items[index], self.known_label(index + 1)
+        item = self.items[index]
         if after is not None and self.text[item.end : after.start].strip(" %*") in ("(", "["):
             return None if is_enumerated(self.lower, item) else after
         in_list = (

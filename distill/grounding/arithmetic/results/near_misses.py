@@ -16,7 +16,7 @@ from distill.grounding.arithmetic.reading_effort import ReadingEffort
 from distill.grounding.arithmetic.results.derivations import results_of
 from distill.grounding.arithmetic.results.number_roles import NumberedSentence, cut_at_numbers
 from distill.grounding.arithmetic.results.rates import STEPS
-from distill.grounding.arithmetic.results.stated_results import OVERRULED, UNREAD, WITH_ANOTHER
+from distill.grounding.arithmetic.results.stated_results import OVERRULED, WITH_ANOTHER, is_unread
 from distill.word_tables import read_table, word_set
 
 _TABLE: Final = read_table(__file__)
@@ -82,7 +82,7 @@ def find_near_misses(
     """
     if words.isdisjoint(_NAMING) and (text.isascii() or not _SIGNED.search(text)):
         return ()
-    if not (words.isdisjoint(_OTHERS) and words.isdisjoint(OVERRULED)) or WITH_ANOTHER in text or UNREAD.search(text):
+    if not (words.isdisjoint(_OTHERS) and words.isdisjoint(OVERRULED)) or WITH_ANOTHER in text or is_unread(text):
         return ()
     operations = {_CUES[word] for word in words & _NAMING}
     if not text.isascii():

@@ -141,7 +141,7 @@ def read_behind(piece: str) -> Behind:
     return Behind(cue, operator, first if first.isalpha() else "")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class NumberedSentence:
     """A canonical sentence, cut at its numbers."""
 

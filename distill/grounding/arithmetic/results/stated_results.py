@@ -44,13 +44,18 @@ _FEWEST, _OF_RATE, _OF_PROPORTION, _TWO_YEARS = 2, 3, 4, 2
 _SIGN_AFTER_WORD: Final = re.compile(r"[a-z] [-+*] N")
 _LONGEST_PIECE: Final = 120
 """Characters between two numbers of one statement, at most."""
-UNREAD: Final = re.compile(rf'[?|"_\[{UNREADABLE}]|N and [aN] (?:half|third|quarter|fifth)')
-"""Signs of questions, tables, programs and dates, and a number that goes on: "two and a half"."""
+_UNREAD_SIGN: Final = re.compile(rf'[?|"_\[{UNREADABLE}]')
+_GOES_ON: Final = re.compile(r"N and [aN] (?:half|third|quarter|fifth)")
 WITH_ANOTHER: Final = "together with"
 """A number that is not said belongs to the result."""
 
 Reading = Callable[[NumberedSentence], Iterator[ArithmeticClaim]]
 """Reads the claims of a sentence."""
+
+
+def is_unread(sentence: str) -> bool:
+    """Whether it has signs of questions, tables, programs or dates, or a number that goes on: "two and a half"."""
+    return _UNREAD_SIGN.search(sentence) is not None or _GOES_ON.search(sentence) is not None
 
 
 def find_stated_results(
@@ -65,7 +70,7 @@ def find_stated_results(
 
     `before` are the sentences just before it that hold numbers, each with the index of its first one.
     """
-    if not words.isdisjoint(OVERRULED) or WITH_ANOTHER in sentence or UNREAD.search(sentence):
+    if not words.isdisjoint(OVERRULED) or WITH_ANOTHER in sentence or is_unread(sentence):
         return
     count = sentence.count(MARK)
     if count > _MOST_NUMBERS:
