@@ -71,7 +71,8 @@ def apply(
     (distill.wiring.model_signals). `dataset` writes the rows; without it processes of this machine do. With
     `measured`, processes of other machines have measured the traces. Raises
     RecipeError before anything is read when a rule cannot be right, StaleError when the stage was made from other
-    settings, NothingKept when nothing is kept.
+    settings, NothingKept when nothing is kept. If an export format of the user fails on all examples, it finishes
+    the stage without exports and raises RecipeError.
     """
     started, run = time.monotonic(), Path(run)
     leave_pandas_out()
@@ -114,18 +115,23 @@ def apply(
             tables = Tables(signals=signals, side=side, columns=registry.columns(recipe))
             write = measured.write_decisions if measured is not None else None
             result = ResultWriter(recipe, rules, traces, tables, labels, folder, workers, dataset, known, write)
-            counts, outputs = result.write()
+            counts, outputs, failure = result.write()
         _remove_left(folder)  # by a worker that was killed, whose task another one did again
-        return Manifest(
+        # Exports that failed are written by the next call; the dataset is finished without them.
+        packaging = "" if failure is not None else inputs.packaging
+        done = Manifest(
             stage="filter",
             fingerprint=manifest.fingerprint(fields),
             fields=fields,
-            inputs={"generate": inputs.generated.fingerprint, _PACKAGING: inputs.packaging, **_test_sets(recipe)},
+            inputs={"generate": inputs.generated.fingerprint, _PACKAGING: packaging, **_test_sets(recipe)},
             outputs=outputs,
             counts=counts | {"measured": watch.count, "reused": watch.reused},
             versions=manifest.versions("duckdb", "pyarrow", "tokenizers", "rapidfuzz", "math-verify"),
             seconds=round(time.monotonic() - started, 3),
         ).write(folder)
+        if failure is not None:
+            raise failure
+        return done
 
 
 def _remove_left(folder: Path) -> None:

@@ -17,7 +17,7 @@ from distill.artifacts.files import Output, describe, write_json, write_text
 from distill.artifacts.layout import ARM_DATASETS, DATASET, DECISIONS, HEALTH, REPORT
 from distill.artifacts.manifest import Manifest
 from distill.diagnosis.row_groups import as_fields
-from distill.errors import NothingKept, require_rows
+from distill.errors import NothingKept, RecipeError, require_rows
 from distill.machine.memory import give_back_memory
 from distill.recipe.recipe import Recipe
 from distill.reports import findings
@@ -53,8 +53,9 @@ class ResultWriter:
     _shared: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
     """The database of the decisions that are there, for all steps of one process."""
 
-    def write(self) -> tuple[dict[str, int], dict[str, Output]]:
-        """Decisions, dataset and report from the signals; returns counts and outputs of the stage.
+    def write(self) -> tuple[dict[str, int], dict[str, Output], RecipeError | None]:
+        """Decisions, dataset and report from the signals; returns counts and outputs of the stage, and the error of
+        exports that are missing.
 
         Decided again without them where images of chosen questions cannot be read.
         """
@@ -84,19 +85,20 @@ class ResultWriter:
         write_text(temporary / "README.md", card)
         writer.replace(temporary, folder / DATASET)
         tables = {path: pq.read_metadata(path).num_rows for path in self.tables.files() if path not in self.known}
+        exported, failure = exports.write_stage_exports(self.recipe, folder)
         files = {
             "dataset/README.md": None,
             DECISIONS: self.traces.count,
             REPORT: None,
             HEALTH: None,
-            **exports.write_stage_exports(self.recipe, folder),
+            **exported,
             **{path.relative_to(folder).as_posix(): rows for path, rows in (arm_rows | tables).items()},
         }
         outputs = {name: describe(folder / name, count) for name, count in files.items()}
         outputs |= {path.relative_to(folder).as_posix(): output for path, output in self.known.items()}
         outputs |= {f"dataset/{name}": part for name, part in written.files.items()}
         counts = _counts(described.funnel, self.traces, self.recipe) | health.counts()
-        return counts, dict(sorted(outputs.items()))
+        return counts, dict(sorted(outputs.items())), failure
 
     def _decide(self, unreadable: Mapping[str, str]) -> None:
         """Write the decisions. NothingKept where nothing is selected."""

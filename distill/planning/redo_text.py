@@ -27,6 +27,8 @@ from teacher.engines.provenance import changed_files
 _WIDTH = 30
 _NEW_REPLIES = ("eval.arms", "eval.students", "eval.without_image")
 """Keys that only add replies, or leave some out."""
+_SAME_REPLIES = ("filter.", "eval.metrics")
+"""Keys that judge or measure the same replies in another way."""
 
 
 def redo_fields(before: Recipe, now: Recipe, run: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -232,9 +234,10 @@ def _evaluated(redo: Redo, manifest: Manifest | None) -> str:
     if manifest is None or not causes:
         return ""
     count = manifest.counts.get("predictions", 0) + manifest.counts.get("predictions_without_image", 0)
-    others = [cause for cause in causes if not cause.startswith("filter.")]
+    others = [cause for cause in causes if not cause.startswith(_SAME_REPLIES)]
     if not others:
-        return f"judges {count:,} replies again, asks none"
+        measures = all(cause == "eval.metrics" for cause in causes)
+        return f"{'measures' if measures else 'judges'} {count:,} replies again, asks none"
     if len(others) < len(causes) and _are_conditional(redo, others):
         return f"judges {count:,} replies again; if a student changes: asks for them again"
     if _keeps_replies(redo):
@@ -282,7 +285,7 @@ def _stages_before(recipe: Recipe, name: str) -> list[str]:
 
 def _keeps_replies(redo: Redo) -> bool:
     """Whether the replies of an evaluation stay: they are judged again, or arms come or go."""
-    is_kept = all(cause.startswith(("filter.", *_NEW_REPLIES)) for cause in redo.causes["eval"])
+    is_kept = all(cause.startswith((*_SAME_REPLIES, *_NEW_REPLIES)) for cause in redo.causes["eval"])
     earlier = redo.earlier_names("stages")
     return is_kept and not any(_is_another_student(change, earlier) for change in redo.changes)
 

@@ -55,15 +55,19 @@ _SUFFIXES = {".jpeg": ".jpg"}
 _REQUIRED = ("images", "messages", "trace_id")
 
 
-def write_stage_exports(recipe: Recipe, folder: Path) -> dict[str, int | None]:
+def write_stage_exports(recipe: Recipe, folder: Path) -> tuple[dict[str, int | None], RecipeError | None]:
     """Write the exports that a recipe asks for, from the dataset in a filter folder; returns what `write` does.
 
-    Images are taken over from the stage's last result where that has been set aside.
+    Images are taken over from the stage's last result where that has been set aside. If the format of a user fails
+    on all examples, there are no exports, and its error is returned: the dataset is right without them.
     """
     before = (folder / FOLDER, folder.with_name(f"{folder.name}.previous") / FOLDER)
     formats = chosen_formats(recipe.filter.exports, recipe.path.parent)
-    counts = write(folder / DATASET, folder / FOLDER, formats, name=recipe.name, before=before)
-    return {f"{FOLDER}/{name}": count for name, count in counts.items()}
+    try:
+        counts = write(folder / DATASET, folder / FOLDER, formats, name=recipe.name, before=before)
+    except RecipeError as error:
+        return {}, error
+    return {f"{FOLDER}/{name}": count for name, count in counts.items()}, None
 
 
 def export(run: Path, formats: Sequence[str], destination: Path) -> dict[str, int | None]:

@@ -45,7 +45,7 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
     """All findings, in the order of causes: an earlier one may explain a later one."""
     lost = lost_groups(facts.steps)
     faults = [
-        *_failed_signals(facts),
+        *_failed_parts(facts),
         *_outcomes(facts),
         *_copies(facts),
         *_weightless(facts),
@@ -110,16 +110,15 @@ def _largest_loss(facts: TraceFacts) -> Iterator[Finding]:
         )
 
 
-def _failed_signals(facts: TraceFacts) -> Iterator[Finding]:
-    """Signals that fail on many traces: rules do not see their values."""
-    for name, count in facts.funnel.errors.items():
-        if is_above(count, facts.funnel.total["asked"], MANY):
+def _failed_parts(facts: TraceFacts) -> Iterator[Finding]:
+    """Signals and answer types that fail on many traces: rules do not see their values."""
+    for part in facts.failed:
+        if is_above(part.count, part.of, MANY):
             yield Finding(
-                name="signal_failed",
-                problem=f"The signal {name!r} failed on {share(count, facts.funnel.total['asked'], 'traces')}, and "
-                f"rules that read it do not drop them; the first: {facts.failed[name]}",
+                name="part_failed",
+                problem=f"{part.what} failed on {share(part.count, part.of, 'traces')}, {part.effect}",
                 certainty="certain",
-                change="filter.signals: correct the signal; `distill explain` shows the error of a trace",
+                change=part.change,
             )
 
 

@@ -1,14 +1,16 @@
 """The figures that the diagnosis of a run's traces and its dataset reads (filters/decisions/diagnosis.py)."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import duckdb
 import orjson
 
+from distill.answers.user_types import PREFIX
 from distill.recipe.recipe import Recipe
+from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.filter import Select
 from distill.reports import gold_faults
 from distill.types import Sample
@@ -32,6 +34,18 @@ class UnseenValues:
     checked: int
     unseen: int
     """Those of them that state values which are not there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedPart:
+    """A signal, or an answer type of the user, that failed on some traces."""
+
+    what: str
+    count: int
+    of: int
+    effect: str
+    change: str
+    """What corrects it, in the words of a finding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +83,8 @@ class TraceFacts:
     """Teacher to its traces that are, word for word, an earlier one of their question."""
     judged: Sequence[JudgedTrace] = ()
     """Some traces with their questions."""
-    failed: Mapping[str, str] = field(default_factory=dict)
-    """Family of signals that failed on traces to the first of them, with the reason."""
+    failed: Sequence["FailedPart"] = ()
+    """Signals and answer types that failed on traces."""
     steps: Steps = ()
     """The rows before and after each step, by group."""
     answers: tuple[str, int, int]
@@ -118,21 +132,42 @@ def read_facts(
         outcomes={teacher: (outcome, n) for teacher, outcome, n in database.execute(_OUTCOMES).fetchall()},
         copies=dict(database.execute(_COPIES).fetchall()),
         judged=judged,
-        failed={name: _first_failure(database, name) for name in funnel.errors},
+        failed=[*_failed_signals(database, funnel), *_failed_types(database)],
         steps=steps_of(recipe, planned_samples(database), judged),
         answers=answer[0] if answer else ("", 0, 0),
     )
 
 
-def _first_failure(database: duckdb.DuckDBPyConnection, name: str) -> str:
-    found = database.execute(
-        f"SELECT min(id), arg_min(signal_errors, id) FROM signals WHERE {name}_state = '{ERROR}'"
-    )
-    ((trace, reasons),) = found.fetchall()
-    reason = orjson.loads(reasons or "{}").get(name, "no reason is stored")
-    return f"trace {trace}: {' '.join(reason.split())}"
+def _failed_signals(database: duckdb.DuckDBPyConnection, funnel: Funnel) -> Iterator[FailedPart]:
+    for name, count in funnel.errors.items():
+        first = f"SELECT min(id), arg_min(signal_errors, id) FROM signals WHERE {name}_state = '{ERROR}'"
+        ((trace, reasons),) = database.execute(first).fetchall()
+        reason = orjson.loads(reasons or "{}").get(name, "no reason is stored")
+        yield FailedPart(
+            what=f"The signal {name!r}",
+            count=count,
+            of=funnel.total["asked"],
+            effect=f"and rules that read it do not drop them; the first: trace {trace}: {' '.join(reason.split())}",
+            change="filter.signals: correct the signal; `distill explain` shows the error of a trace",
+        )
 
 
+def _failed_types(database: duckdb.DuckDBPyConnection) -> Iterator[FailedPart]:
+    """Answer types of the user whose function raised, or returned what is no verdict."""
+    for name, count, of in database.execute(_OWN_TYPES).fetchall():
+        yield FailedPart(
+            what=f"The answer type {name!r}",
+            count=count,
+            of=of,
+            effect="whose answers count as undecided",
+            change=f"data.{ASKED}.answer_type: correct its function; `distill check` tells the first error",
+        )
+
+
+_OWN_TYPES = f"""
+    SELECT split_part(answer_type, '@', 1), count(*) FILTER (answer_reason = 'own_type_failed'), count(*)
+    FROM local WHERE starts_with(answer_type, '{PREFIX}') GROUP BY 1 HAVING count(*) FILTER (
+        answer_reason = 'own_type_failed') > 0 ORDER BY 1"""
 _TEACHERS = """
     SELECT teacher, count(*) AS asked, count(*) FILTER (outcome = 'complete') AS complete,
         count(*) FILTER (outcome LIKE 'truncated%') AS cut, count(*) FILTER (refusal) AS declined,

@@ -8,6 +8,7 @@ from distill.answers.verdicts import equivalent, is_numeric, judge
 from distill.data import reader
 from distill.errors import DataError, RecipeError
 from distill.recipe.loading import load
+from distill.reports.findings import as_text, read_findings
 from distill.types import Sample
 from filters.apply import apply
 
@@ -67,6 +68,17 @@ def test_samples_carry_the_type_and_the_filter_judges_by_it_in_every_process(wor
         "4": ("undecided", "own_type"),
         "broken": ("undecided", "own_type_failed"),
     }
+
+
+def test_a_type_that_fails_on_many_answers_is_a_finding(world):
+    read = graded(world)
+    samples = [item for item in reader.read(read) if isinstance(item, Sample)]
+    traces = [trace(sample, "broken" if k < 6 else "B", k=k) for sample in samples for k in range(8)]
+    generate_folder(world / "run", samples, traces)
+    apply(read, world / "run")
+    told = as_text(read_findings(world / "run"))
+    assert "The answer type 'own_grade' failed on 24 of 32 traces (75 %), whose answers count as undecided" in told
+    assert "data.questions.answer_type: correct its function" in told
 
 
 def test_another_code_is_another_type_of_the_same_samples(world, tmp_path_factory):

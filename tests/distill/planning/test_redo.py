@@ -306,6 +306,8 @@ def test_judging_differently_asks_no_student(recipe: Path, run: Path) -> None:
     before = changed(recipe, filter__signals='["answer"]', eval__arms="{ start = 'base' }", stages="[]")
     alone = now.model_copy(update={"stages": (), "eval": before.eval})
     assert "judges 600 replies again, asks none" in redo_text(before, alone, run)
+    said = redo_text(load(recipe), changed(recipe, eval__metrics='["mine.py:own_short"]'), run)
+    assert "measures 600 replies again, asks none" in said and "distill eval" in said and "--fresh" not in said
 
 
 def test_an_unfinished_stage_runs_in_any_case(recipe: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import re
 import pytest
 from worlds.run_fixtures import generate_folder, picture, recipe, sample, trace
 
+from distill.artifacts.integrity import require_finished
 from distill.data.images.image_files import sha256
 from distill.errors import RecipeError
 from filters.apply import apply
@@ -54,3 +55,21 @@ def test_another_card_or_export_makes_nothing_stale_and_measures_nothing(tmp_pat
     assert apply(recipe(tmp_path, wanted), tmp_path / "run") == after
     again = apply(recipe(tmp_path, KEEP_ALL), tmp_path / "run")
     assert not (tmp_path / "run/filter/exports").exists() and again.outputs == before.outputs
+
+
+def test_an_own_export_that_fails_on_all_examples_leaves_the_stage_finished(tmp_path):
+    """The dataset does not depend on it, and a stage that trains on the dataset goes on."""
+    asked = sample("How many?", "4", images=[picture(tmp_path, 1)])
+    generate_folder(tmp_path / "run", [asked], [trace(asked)])
+    before = apply(recipe(tmp_path, KEEP_ALL), tmp_path / "run")
+    form = "from filters.dataset.export_formats import ExportFormat\n"
+    code = f'{form}chat = ExportFormat(file="chat.json", record=lambda example, paths: {{"id": example.ID}})\n'
+    (tmp_path / "mine.py").write_text(code)
+    wanted = f'{KEEP_ALL}exports = ["llava", "mine.py:chat"]\n'
+    for _ in range(2):
+        with pytest.raises(RecipeError, match=r"failed on 1 of 1 traces.* \(mine\.py, line 2\); correct its record"):
+            apply(recipe(tmp_path, wanted), tmp_path / "run")
+        after = require_finished(tmp_path / "run", "filter", next_step="")
+        assert after.fingerprint == before.fingerprint and after.counts["selected"] == 1
+    (tmp_path / "mine.py").write_text(code.replace("ID", "id"))
+    assert "exports/chat.json" in apply(recipe(tmp_path, wanted), tmp_path / "run").outputs

@@ -14,7 +14,7 @@ from distill.errors import DataError
 from distill.stats.intervals import wilson
 from distill.types import Sample, Trace
 from filters.decisions.diagnosis import diagnose
-from filters.decisions.diagnosis_facts import TraceFacts, UnseenValues
+from filters.decisions.diagnosis_facts import FailedPart, TraceFacts, UnseenValues
 from filters.decisions.funnel import Funnel
 
 
@@ -189,11 +189,13 @@ def facts(folder: Path, *, correct: int = 54, **counts: int) -> TraceFacts:
 
 def test_a_signal_that_fails_on_many_traces_is_a_finding(tmp_path: Path) -> None:
     made = facts(tmp_path)
-    reasons = {"hedging": "trace a: KeyError: 'boom' (mine.py, line 7)", "length": "trace b: ValueError: c"}
-    failed = replace(made, funnel=replace(made.funnel, errors={"hedging": 120, "length": 3}), failed=reasons)
-    (found,) = diagnose(failed)
-    assert found.name == "signal_failed" and "signal 'hedging' failed on 120 of 120 traces (100 %)" in found.problem
-    assert found.problem.endswith("the first: trace a: KeyError: 'boom' (mine.py, line 7)")
+    parts = [
+        FailedPart(what=f"The signal {name!r}", count=count, of=120, effect="so rules miss it", change="the signal")
+        for name, count in (("hedging", 120), ("length", 3))
+    ]
+    (found,) = diagnose(replace(made, failed=parts))
+    assert found.name == "part_failed" and found.change == "the signal"
+    assert found.problem == "The signal 'hedging' failed on 120 of 120 traces (100 %), so rules miss it"
 
 
 def test_a_teacher_with_a_wrong_form_is_not_called_wrong_as_well(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from distill.artifacts.manifest import fingerprint
 from distill.commands.explain import explain_trace
 from distill.errors import RecipeError, StaleError
 from distill.recipe.loading import load
+from distill.reports.findings import as_text, read_findings
 from filters import what_if
 from filters.apply import apply
 from filters.signals import registry, user_signals
@@ -191,7 +192,10 @@ def test_a_mistake_of_an_own_signal_is_an_error_of_its_traces_alone(world, run):
     (world / "mine.py").write_text(HEDGING.replace('"hedging_words": sum', '"hedging_word": sum'))
     done = apply(recipe(world, OWN), run)
     assert done.counts["error.hedging"] == 24
-    assert "hedging_word, which columns does not name" in next(iter(rows(run).values()))["signal_errors"]
+    found = rows(run)
+    assert "hedging_word, which columns does not name" in next(iter(found.values()))["signal_errors"]
+    told = as_text(read_findings(run))
+    assert f"the first: trace {min(found)}: ValueError: measure returned hedging_word, which columns" in told
 
 
 @pytest.mark.parametrize("stated", [("integer", "a number"), "count", ("count",)])
