@@ -27,6 +27,10 @@ from pathlib import Path
 
 import orjson
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "support"))
+
+from students import tiny_models
+
 from distill.artifacts.journal import read_jsonl
 
 STUB = Path(__file__).resolve().parents[2] / "tests" / "support" / "servers" / "stub_server.py"
@@ -62,9 +66,6 @@ def finish(verb: str, recipe: str, run: Path, options: Sequence[str] = ()) -> fl
 
 def written_recipe(folder: Path, requests: int, samples: int = 2) -> Path:
     """A recipe of so many requests whose server the run starts itself."""
-    sys.path.insert(0, str(STUB.parent))
-    from students import tiny_models
-
     for number in range(100):
         tiny_models.picture(folder / f"{number}.png", number, size=32)
     rows = [{"image": f"{n % 100}.png", "question": f"How many dots? {n}"} for n in range(requests // samples)]
