@@ -17,9 +17,9 @@ from distill.artifacts.files import Output, file_sha256
 from distill.artifacts.integrity import CHANGED, MISSING, changed, digested, is_whole
 from distill.artifacts.json_lines import BLANK, Check, Damaged, no_check, scan
 from distill.artifacts.manifest import MANIFEST, Manifest
+from distill.counted_nouns import counted
 from distill.errors import DataError, DistillError
 from distill.local_paths import as_argument
-from distill.reports.text_table import counted
 from distill.run_log import LOG, OLDER
 from distill.trace_records.trace_lines import trace_fault
 
@@ -195,7 +195,7 @@ def _cost(manifest: Manifest, name: str, output: Output, records: int) -> str:
         if _is_record(manifest, name):
             return "nothing is made from it"
         steps = manifest.counts.get("steps", 0)
-        return f"the stage is trained again: {steps:,} steps, which took {manifest.seconds:,.0f} s"
+        return f"the stage is trained again: {counted(steps, 'step')}, which took {manifest.seconds:,.0f} s"
     if manifest.stage == "filter" and "/part-" in name and not name.startswith("dataset/"):
         return f"the next run measures {counted(output.count or 0, 'row')} again"
     if name == "replies.jsonl":

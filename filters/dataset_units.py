@@ -35,6 +35,7 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import Output
 from distill.artifacts.layout import dataset_file_rows
 from distill.artifacts.manifest import canonical, fingerprint
+from distill.counted_nouns import counted
 from distill.data.images.image_files import SHARE
 from distill.errors import DataError
 from distill.local_paths import is_store_address
@@ -251,7 +252,8 @@ def _require_store_images(traces: PlannedTraces, unreadable: Mapping[str, str]) 
         if any(not is_store_address(ref.path) for ref in sample.images):
             raise DataError(
                 f"{sample.images[0].path}: {unreadable[sample.id]} on this machine, where the images of "
-                f"{len(unreadable):,} questions of a partition cannot be read; other processes go on. {SHARE}"
+                f"{counted(len(unreadable), 'question')} of a partition cannot be read; other processes go on. "
+                f"{SHARE}"
             )
 
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from distill.artifacts.layout import DECISIONS
 from distill.artifacts.manifest import canonical, fingerprint
+from distill.counted_nouns import counted
 from distill.errors import require_rows
 from distill.machine.thread_map import thread_map
 from distill.recipe.recipe import Recipe
@@ -119,7 +120,10 @@ class DecisionUnits:
         table = pq.read_table(path, columns=["id", "sample_id"])  # like the decisions in the order of the ids
         selected = pq.read_table(decided, columns=["id", "selected"])
         is_whole = selected["id"].equals(table["id"])
-        require_rows(is_whole, f"signals of {unit.partition}: {len(selected):,} decisions for {len(table):,} traces")
+        require_rows(
+            is_whole,
+            f"signals of {unit.partition}: {counted(len(selected), 'decision')} for {counted(len(table), 'trace')}",
+        )
         rows = np.flatnonzero(selected["selected"].to_numpy())
         rows = rows[order_of(ids_of(table["sample_id"])[rows])]
         chosen = pa.table({ID: table["id"].take(pa.array(rows)), PLACE: pa.array(np.arange(len(rows)))})

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.files import atomic_path
 from distill.artifacts.manifest import fingerprint
+from distill.counted_nouns import counted
 from distill.data import reader
 from distill.data.arrow import read_columns, table_of
 from distill.data.images.file_statuses import file_statuses
@@ -96,11 +97,11 @@ class Overlap:
         of = f"[data.{self.training}] and [data.{self.evaluation}]"
         if not self.leaking:
             words = f", {self.texts:,} share words only" if self.texts else ""
-            return f"{of} have no image and no question in common ({self.rows:,} rows{words})"
+            return f"{of} have no image and no question in common ({counted(self.rows, 'row')}{words})"
         return (
-            f"{of} overlap: {self.leaking:,} of {self.rows:,} rows show a test image or ask a test question "
+            f"{of} overlap: {self.leaking:,} of {counted(self.rows, 'row')} with a test image or a test question "
             f"({self.pairs:,} the same question, {self.images:,} another one), "
-            f"and meet {self.touched:,} of {self.questions:,} test questions"
+            f"and meet {self.touched:,} of {counted(self.questions, 'test question')}"
         )
 
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.files import Output, file_sha256
 from distill.artifacts.manifest import canonical, fingerprint
+from distill.counted_nouns import counted
 from distill.errors import require_rows
 from distill.machine.thread_map import thread_map
 from distill.types import Sample
@@ -79,7 +80,10 @@ class StoredDataset:
         select, store = self.units.traces.recipe.filter.select, self.units.store
         task.folder.mkdir(parents=True, exist_ok=True)
         rows, tables = side_columns_of_files(task, select, self.partitions, begun.file_rows)
-        problem = f"{begun.work}: {begun.rows:,} rows were selected file by file, {rows:,} from all traces"
+        problem = (
+            f"{begun.work}: {counted(begun.rows, 'row was', 'rows were')} selected file by file, {rows:,} from all "
+            "traces"
+        )
         require_rows(rows == begun.rows, problem)
         sides = 0
         for sides, table in enumerate(tables, 1):

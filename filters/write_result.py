@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import Output, describe, write_json, write_text
 from distill.artifacts.layout import ARM_DATASETS, DATASET, DECISIONS, HEALTH, REPORT
 from distill.artifacts.manifest import Manifest
+from distill.counted_nouns import counted
 from distill.diagnosis.row_groups import as_fields
 from distill.errors import NothingKept, RecipeError, require_rows
 from distill.machine.memory import give_back_memory
@@ -116,13 +117,15 @@ class ResultWriter:
                 threads=self.workers.count,
             )
         count = self.traces.count
-        require_rows(rows == count, f"{self.folder / DECISIONS}: {rows:,} decisions for {count:,} traces")
+        require_rows(
+            rows == count, f"{self.folder / DECISIONS}: {counted(rows, 'decision')} for {counted(count, 'trace')}"
+        )
         give_back_memory()
         if not pc.any(pq.read_table(self.folder / DECISIONS, columns=["selected"])["selected"]).as_py():
             database = self._database()
-            counted = funnel.measure(database)
-            found = findings.as_text(_findings(self._facts(database, counted)))
-            raise NothingKept(f"{_nothing_kept(counted, self.recipe, self.folder)}\n{found}".rstrip())
+            counts = funnel.measure(database)
+            found = findings.as_text(_findings(self._facts(database, counts)))
+            raise NothingKept(f"{_nothing_kept(counts, self.recipe, self.folder)}\n{found}".rstrip())
 
     def _describe(self) -> tuple[Described, dataset_checks.Health, dict[Path, int]]:
         """Count the decisions, and write arms, checks and the report of them, while processes write the dataset.
@@ -136,15 +139,15 @@ class ResultWriter:
             lambda: dataset_checks.measure(self._database(), self.traces, self.recipe.filter.select, self.workers)
         )
         database = self._database()
-        counted = funnel.measure(database)
+        counts = funnel.measure(database)
         give_back_memory()
-        facts = self._facts(database, counted)
+        facts = self._facts(database, counts)
         found = _findings(facts)
         arm_rows = ablation_sets.write(database, self.folder / ARM_DATASETS, self.recipe.seed)
         give_back_memory()
         known = card_facts.facts(database)
         give_back_memory()
-        decided = page.Decided(self.recipe, self.rules, database, self.traces, counted)
+        decided = page.Decided(self.recipe, self.rules, database, self.traces, counts)
         page.write(decided, self.folder / REPORT, checking.result, found)
         health = checking.result()
         write_json(
@@ -152,11 +155,11 @@ class ResultWriter:
             health.as_fields() | {"diagnosis": found} | as_fields(after for _, after in facts.steps),
         )
         agreement = compare_with_judge(self.labels, _verdicts(database, self.labels))
-        described = Described(funnel=counted, known=known, health=health, agreement=agreement)
+        described = Described(funnel=counts, known=known, health=health, agreement=agreement)
         return described, health, arm_rows
 
-    def _facts(self, database: duckdb.DuckDBPyConnection, counted: Funnel) -> diagnosis_facts.TraceFacts:
-        return diagnosis_facts.read_facts(self.recipe, database, self.traces, counted, self.workers)
+    def _facts(self, database: duckdb.DuckDBPyConnection, counts: Funnel) -> diagnosis_facts.TraceFacts:
+        return diagnosis_facts.read_facts(self.recipe, database, self.traces, counts, self.workers)
 
     def _database(self) -> duckdb.DuckDBPyConnection:
         """A database of the decisions. With one process all steps share it: opening one takes 30 ms, as a tenth of a

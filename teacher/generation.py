@@ -17,6 +17,7 @@ from distill.artifacts.damaged_lines import count_damaged
 from distill.artifacts.files import Output
 from distill.artifacts.layout import SAMPLES
 from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, versions
+from distill.counted_nouns import counted
 from distill.data.images import image_files
 from distill.errors import CircuitOpen, DataError, DistillError, ImageError, TeacherError
 from distill.local_paths import is_store_address
@@ -278,15 +279,16 @@ def _require_complete(
     if any(tally.open for tally in tallies.values()):
         finished_count = sum(tally.outcomes.total() for tally in tallies.values())
         raise no_server_error(
-            offline, f"{finished_count:,} traces are finished and kept; run again when all servers are up"
+            offline,
+            f"{counted(finished_count, 'trace is', 'traces are')} finished and kept; run again with all servers up",
         )
     for teacher in recipe.teachers:
         outcomes = tallies[teacher.name].outcomes
         failed = outcomes[Outcome.ERROR]
         if failed and failed == outcomes.total() and teacher.when == "always":
             raise TeacherError(
-                f"teacher '{teacher.name}': all {failed} requests failed; the reasons are in "
-                f"{folder / teacher.name}; repair the server or the recipe, then {retry}"
+                f"teacher '{teacher.name}': {f'all {failed:,} requests' if failed > 1 else 'its only request'} "
+                f"failed; the reasons are in {folder / teacher.name}; repair the server or the recipe, then {retry}"
             )
 
 

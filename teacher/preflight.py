@@ -15,6 +15,7 @@ from pathlib import Path
 from distill.artifacts.files import locked
 from distill.artifacts.layout import SAMPLES
 from distill.artifacts.manifest import finished
+from distill.counted_nouns import counted
 from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import short_number, table
@@ -163,13 +164,17 @@ def _teacher_table(recipe: Recipe, usages: Mapping[str, TeacherUsage]) -> str:
             )
         elif usage.left:
             notes.append(
-                f"{name}: by {usage.done:,} finished questions"
-                + (f", at {usage.journals.tokens_per_s:,.0f} tokens/s" if usage.journals.tokens_per_s else "")
+                f"{name}: by {counted(usage.done, 'finished question')}"
+                + (
+                    f", at {counted(round(usage.journals.tokens_per_s), 'token')}/s"
+                    if usage.journals.tokens_per_s
+                    else ""
+                )
             )
         if teacher.after and not estimate.measured:
             notes.append(f"{name}: its number of questions depends on the traces of {teacher.after}")
-    counted = ("questions", "traces at most", "there", "prompt tokens", "output tokens")
-    head = ("teacher", *counted, "disk", "time", "cost")
+    amounts = ("questions", "traces at most", "there", "prompt tokens", "output tokens")
+    head = ("teacher", *amounts, "disk", "time", "cost")
     if any(estimate.measured for estimate in forecasts.values()):
         notes.append("tokens, disk, time and cost cover the remaining work, with 95 % intervals")
     time = total_time(recipe, forecasts)

@@ -11,6 +11,7 @@ from typing import Any
 from distill.ablation import methods
 from distill.ablation.drafts import Arm, Budget, Draft, Impossible, number, part_of
 from distill.artifacts.manifest import flatten
+from distill.counted_nouns import counted
 from distill.errors import RecipeError
 from distill.extensions import ARMS, FAILURES, call, call_fault, describe, load
 from distill.recipe.loading import derived_recipe, given_values, put
@@ -320,7 +321,7 @@ def _traces(draft: Draft, count: str) -> str:
 def _size(draft: Draft, count: str) -> str:
     limit = number(f"size_{count}", count)
     draft.values.setdefault("filter", {}).setdefault("select", {})["limit"] = limit
-    return f"{limit:,} traces in all"
+    return f"{counted(limit, 'trace')} in all"
 
 
 def _without(draft: Draft, name: str) -> str:

@@ -20,13 +20,13 @@ from distill.ablation.drafts import Arm, Budget
 from distill.artifacts.files import write_bytes
 from distill.artifacts.layout import ARMS, POWER, RESULTS, SHARED
 from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint
+from distill.counted_nouns import counted
 from distill.data import reader
 from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import REFERENCE, Claim
 from distill.recipe.sections.eval import BASE
 from distill.recipe.sections.stages import is_traces, lineage
-from distill.reports.text_table import counted
 from distill.stats.paired_effects import Deviations, planned_detectable
 
 LEVEL = 0.05

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.ablation.power import stated_texts
+from distill.counted_nouns import counted
 from distill.recipe.sections.data import MAX_PIXELS
 from distill.reports import gallery, html, metric_table, plots
 from distill.reports.metric_table import accuracy_estimate, interval, probability
@@ -54,7 +55,7 @@ def write(
         "kicker": "distill ablate",
         "title": f"{results['recipe']}: effects of single changes",
         "lead": f"The same recipe, trained again with one thing changed. Every student answered the same "
-        f"{results['n']:,} held-out questions. Arms change the stage “{results['stage']}”.",
+        f"{counted(results['n'], 'held-out question')}. Arms change the stage “{results['stage']}”.",
         "footer": [
             *stated_texts(results),
             "Intervals hold at 95 % over questions and seeds; effects are paired by question and seed. Undecided "

@@ -20,6 +20,7 @@ import orjson
 
 from distill import redact
 from distill.artifacts.files import Output, write_json
+from distill.counted_nouns import counted
 from distill.errors import DataError, StaleError
 
 MANIFEST = "manifest.json"
@@ -116,7 +117,8 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         return "\n".join(lines)
     rest = len(lines) - _MOST_DIFFERENCES
     last = (
-        f"  and {rest} more fields; the run may have another recipe or version: see `distill plan RECIPE --diff RUN`"
+        f"  and {counted(rest, 'more field')}; the run may have another recipe or version: see `distill plan RECIPE "
+        "--diff RUN`"
     )
     return "\n".join([*lines[:_MOST_DIFFERENCES], last])
 

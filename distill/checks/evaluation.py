@@ -8,6 +8,7 @@ from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.checks.student import require_checkpoint
 from distill.checks.teachers import server_state
+from distill.counted_nouns import counted
 from distill.data import sources
 from distill.data.tables.hub_datasets import is_hub_name
 from distill.errors import DistillError
@@ -90,7 +91,7 @@ def check_ablation(context: CheckContext) -> Iterator[CheckResult]:
     from distill.ablation.runner import AskedArms, chosen
 
     names = chosen(recipe, AskedArms())[0]
-    yield fine("ablate", f"{len(names)} arms can be made")
+    yield fine("ablate", f"{counted(len(names), 'arm')} can be made")
     for name in names:
         planned = arm(recipe, name, seed=recipe.seed)
         changed = planned.recipe

@@ -9,6 +9,7 @@ import pyarrow as pa
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.checks.student import require_checkpoint
+from distill.counted_nouns import counted
 from distill.errors import DistillError, RecipeError
 from distill.grounding.charts.chart_table import find_table
 from distill.recipe.recipe import Recipe
@@ -43,7 +44,9 @@ def check_rules(context: CheckContext) -> Iterator[CheckResult]:
         key = str(error).partition(" ")[0].rstrip(":")
         yield problem(key, str(error), f"correct {key}")
     if not bad:
-        yield fine("filter.rules", f"{len(settings.rules)} rules and the selection are conditions over signals")
+        yield fine(
+            "filter.rules", f"{counted(len(settings.rules), 'rule')} and the selection are conditions over signals"
+        )
         yield from _unmeasured(context.recipe, columns)
         yield from _without_tables(context, columns)
 
@@ -110,7 +113,10 @@ def check_extractors(context: CheckContext) -> Iterator[CheckResult]:
         key = next((name for name in keys if name in str(error)), keys[-1])
         yield problem(key, str(error), f"correct {key}")
         return
-    yield fine("filter.signals", f"{len(registry.signal_names(context.recipe))} families can be measured")
+    yield fine(
+        "filter.signals",
+        f"{counted(len(registry.signal_names(context.recipe)), 'family', 'families')} can be measured",
+    )
 
 
 def check_judge(context: CheckContext) -> Iterator[CheckResult]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, not_checked, problem, warning
 from distill.checks.student import can_be_outlined, encoder_of
+from distill.counted_nouns import counted
 from distill.errors import DistillError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
@@ -58,7 +59,7 @@ def _room(recipe: Recipe, stage: Stage, lengths: list[int]) -> Iterator[CheckRes
             f"{stage.max_length} tokens, and {len(lengths) - fitting} of the first {len(lengths)} questions are "
             f"longer with their images alone (up to {max(lengths):,})"
         )
-        mend = f"raise {key} to more than {max(lengths):,} tokens, the rationale included"
+        mend = f"raise {key} to more than {counted(max(lengths), 'token')}, the rationale included"
         yield problem(key, message, mend) if not fitting else warning(key, message, mend)
         return
     longest = max((teacher.sampling.max_tokens for teacher in recipe.teachers), default=0)
@@ -67,7 +68,7 @@ def _room(recipe: Recipe, stage: Stage, lengths: list[int]) -> Iterator[CheckRes
     if lengths and cut and needed > _LONG * stage.max_length:
         yield warning(
             key,
-            f"{stage.max_length} tokens, and teachers may write {longest:,} beside a question of up to "
+            f"{counted(stage.max_length, 'token')}, and teachers may write {longest:,} beside a question of up to "
             f"{max(lengths):,}; longer rows are left out",
             f"raise {key}, or lower max_tokens of the teachers",
         )
@@ -82,7 +83,7 @@ def _contexts(context: CheckContext) -> Iterator[CheckResult]:
     max_lengths["eval.max_new_tokens"] = context.recipe.eval.max_new_tokens
     for key, tokens in max_lengths.items():
         if tokens > longest:
-            message = f"{tokens:,} tokens, and the student knows positions up to {longest:,}"
+            message = f"{counted(tokens, 'token')}, and the student knows positions up to {longest:,}"
             yield warning(key, message, f"lower {key}")
 
 

@@ -14,6 +14,7 @@ from distill.artifacts.manifest import MANIFEST, Manifest, finished
 from distill.checks.context import CheckContext
 from distill.checks.licences import LICENCES
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
+from distill.counted_nouns import counted
 from distill.data.source_images import require_same_images
 from distill.errors import DistillError, StaleError
 from distill.local_paths import is_store_address
@@ -219,8 +220,11 @@ def check_cost(context: CheckContext) -> Iterator[CheckResult]:
         assert ahead.output is not None  # without a finished sample it is the most that the settings allow
         cost = f", cost at most {ahead.cost.high:,.2f}" if ahead.cost is not None else ""
         traces, attempts = recipe.most_traces(teacher) * sum(usage.left.values()), ahead.traces.high
-        more = f" ({attempts:,.0f} attempts)" if attempts > traces else ""
-        summary = f"at most {traces:,} traces{more} and {ahead.output.high:,.0f} output tokens{cost}{extent}"
+        more = f" ({counted(round(attempts), 'attempt')})" if attempts > traces else ""
+        summary = (
+            f"at most {counted(traces, 'trace')}{more} and "
+            f"{counted(round(ahead.output.high), 'output token')}{cost}{extent}"
+        )
         yield fine(f"teachers.{teacher.name}", f"{summary}; `distill generate --check --probe 32` measures it")
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from distill.checks.context import CheckContext
 from distill.checks.ideal_traces import ideal_trace
 from distill.checks.results import CheckResult, fine, problem, warning
+from distill.counted_nouns import counted
 from distill.data import formats, sources
 from distill.data.formats import ParsedRow, RowError
 from distill.data.images import image_files
@@ -79,8 +80,8 @@ def check_answer_types(context: CheckContext) -> Iterator[CheckResult]:
             column = source.columns.answer_type
             yield warning(
                 key,
-                f"{source.answer_type!r} is used for no row: each of the {len(samples)} rows that were read "
-                f"states another type, such as in the column {column!r}",
+                f"{source.answer_type!r} is used for no row: each of the {counted(len(samples), 'row')} that were "
+                f"read states another type, such as in the column {column!r}",
                 f'columns.answer_type = "" under [data.{name}] uses it for all rows',
             )
             continue

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from distill.reports.text_table import counted
+from distill.counted_nouns import counted
 
 State = Literal["problem", "warning", "not checked", "ok"]
 _ORDER: tuple[State, ...] = get_args(State)

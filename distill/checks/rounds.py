@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
+from distill.counted_nouns import counted
 from distill.errors import RecipeError
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.rounds import HELD_OUT
@@ -38,6 +39,6 @@ def check_rounds(context: CheckContext) -> Iterator[CheckResult]:
     asked = ", ".join(each.name for each in teachers)
     yield fine(
         "rounds",
-        f"up to {settings.count} rounds of {recipe.round_stage.name}; teachers: {asked}; compared on "
+        f"up to {counted(settings.count, 'round')} of {recipe.round_stage.name}; teachers: {asked}; compared on "
         f"[data.{settings.validation}]{split}",
     )

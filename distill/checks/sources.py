@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from distill.checks.context import TEACHERS, TEST_SETS, CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.checks.survey import Survey
+from distill.counted_nouns import counted
 from distill.data.tables.hub_datasets import check_hub, is_hub_name
 from distill.diagnosis import odd_images, usual_figures
 from distill.recipe.messages import did_you_mean
@@ -15,7 +16,6 @@ from distill.recipe.sections.stages import TRACES, Stage, is_traces
 from distill.recipe.sections.teachers import OCR_CUES
 from distill.reports.findings import FEWEST
 from distill.reports.gold_faults import stated_types, told_answers, wrongly_typed
-from distill.reports.text_table import counted
 from distill.stats.intervals import wilson
 from filters.signals.families.language import UNKNOWN, guess_of
 from teacher.store.teacher_coverage import coverage_problems
@@ -111,12 +111,13 @@ def check_coverage(context: CheckContext) -> Iterator[CheckResult]:
         domains = ", ".join(f"{domain!r}: {count:,}" for domain, count in unasked.most_common(5))
         yield warning(
             "teachers.domains",
-            f"{unasked.total():,} questions are for no teacher and will not be asked (by domain: {domains})",
+            f"{counted(unasked.total(), 'question is', 'questions are')} for no teacher and will not be asked "
+            f"(by domain: {domains})",
             "add their domain to a teacher, or leave a teacher's domains empty",
         )
     extent = "" if survey.whole else f" of {survey.extent}"
     for name, count in context.routed.items():
-        yield fine(f"teachers.{name}", f"is for {count:,} questions{extent}")
+        yield fine(f"teachers.{name}", f"is for {counted(count, 'question')}{extent}")
 
 
 def check_cues(context: CheckContext) -> Iterator[CheckResult]:
@@ -298,7 +299,7 @@ def _stage_rows(stage: Stage, survey: Survey) -> Iterable[CheckResult]:
     if isinstance(held, int) and held >= rows > 0 and survey.whole:
         yield problem(
             f"{where}.validation.hold_out",
-            f"keeps out {held:,} rows, and {stage.data!r} has {rows:,}",
+            f"keeps out {counted(held, 'row')}, and {stage.data!r} has {rows:,}",
             f"lower {where}.validation.hold_out",
         )
     if not stage.loss.answer and not stage.loss.format and (stage.loss.final is None):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from distill import packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
+from distill.counted_nouns import counted
 from distill.errors import DistillError
 from distill.local_paths import from_home
 from distill.machine import hardware
@@ -197,8 +198,8 @@ def check_plans(context: CheckContext) -> Iterator[CheckResult]:
         try:
             load = context.planner.load(stage)
             if gpu is None:
-                rows = "rows not known yet" if load.rows is None else f"{load.rows:,} rows"
-                yield fine(key, f"{rows} of {load.own_tokens:,.0f} tokens, by {load.basis}")
+                rows = "rows not known yet" if load.rows is None else f"{counted(load.rows, 'row')}"
+                yield fine(key, f"{rows} of {counted(round(load.own_tokens), 'token')}, by {load.basis}")
             else:
                 yield from _planned(key, context.planner.plan(stage), gpu)
         except DistillError as error:
@@ -206,7 +207,7 @@ def check_plans(context: CheckContext) -> Iterator[CheckResult]:
 
 
 def _planned(key: str, planned: StagePlan, gpu: hardware.Gpu) -> Iterator[CheckResult]:
-    tokens = f"{planned.schedule.steps:,} steps" if planned.schedule else "steps not known yet"
+    tokens = f"{counted(planned.schedule.steps, 'step')}" if planned.schedule else "steps not known yet"
     planned = planned.on(gpu)
     needs = planned.bytes(checkpointing=planned.stage.gradient_checkpointing is True)
     summary = f"{tokens}, {needs / 2**30:.1f} GiB of GPU memory"

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 
+from distill.counted_nouns import counted
 from distill.data import reader, sources
 from distill.data.images import image_files
 from distill.data.images.image_cells import RANGES
 from distill.errors import ImageError
 from distill.recipe.recipe import Recipe
-from distill.reports.text_table import counted
 from distill.types import BadRow, ImageRef, Sample
 from filters.run_signals import question_duplicates
 

@@ -15,6 +15,7 @@ from distill import packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.checks.teachers import ANSWER_S, ask_briefly, prompt_tokens, teacher_client, teachers_left
+from distill.counted_nouns import counted
 from distill.data.images import image_files
 from distill.errors import DistillError, ImageError
 from distill.recipe.sections.data import ASKED
@@ -93,7 +94,7 @@ def _asked_of_processor(
         yield not_checked(key, message, "download the checkpoint first, or try a few questions with --limit")
         return
     lengths = [_length(processor, teacher, sample, max_pixels) for sample in samples]
-    yield _verdict(key, teacher, lengths, context_length, f"a context of {context_length:,} tokens")
+    yield _verdict(key, teacher, lengths, context_length, f"a context of {counted(context_length, 'token')}")
 
 
 def _trained_length(folder: Path) -> int | None:
@@ -144,7 +145,7 @@ async def _asked(
         context_length = client.info.facts.get("max_model_len")
         if not isinstance(context_length, int):
             return None
-        where = f"{url}, which takes {context_length:,} tokens"
+        where = f"{url}, which takes {counted(context_length, 'token')}"
         lengths: list[int] = []
         for sample in samples:
             asked = prompt(teacher, sample)
@@ -165,10 +166,13 @@ async def _asked(
 def _verdict(key: str, teacher: Teacher, lengths: list[int], context_length: int, where: str) -> CheckResult:
     longest, max_tokens = max(lengths), teacher.sampling.max_tokens
     too_long = sum(length + max_tokens > context_length for length in lengths)
-    said = f"max_tokens = {max_tokens:,} beside a question of up to {longest:,} tokens, images included"
+    said = f"max_tokens = {max_tokens:,} beside a question of up to {counted(longest, 'token')}, images included"
     if not too_long:
         return fine(key, f"{said}, fits {where}")
-    message = f"{said}, does not fit {where}: it refuses {too_long} of the {len(lengths)} questions that were tried"
+    message = (
+        f"{said}, does not fit {where}: it refuses {too_long} of the {counted(len(lengths), 'question')} that were "
+        "tried"
+    )
     mend = (
         f"start the server with max-model-len = {longest + max_tokens:,} or more, lower max_tokens, or make images "
         "smaller (mm_processor_kwargs, such as { max_pixels = 1_000_000 })"

@@ -16,6 +16,7 @@ from distill import packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.checks.student import require_checkpoint
+from distill.counted_nouns import counted
 from distill.errors import DistillError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
@@ -137,7 +138,7 @@ def _options_of(teacher: Teacher, folder: Path) -> Iterator[CheckResult]:
         fitting = [each for each in (1, 2, 4, 8) if not heads % each]
         yield problem(
             f"{key}.tensor-parallel-size",
-            f"{size} does not divide the {heads} attention heads of {teacher.model}",
+            f"{size} does not divide the {counted(heads, 'attention head')} of {teacher.model}",
             f"choose one of {', '.join(map(str, fitting))}",
         )
     if quantization in _STORED and "quantization_config" not in config:
@@ -262,8 +263,11 @@ async def _takes_images(client: ChatClient, teacher: Teacher, url: str) -> list[
         if tokens is not None:
             plain = await ask_briefly(client, teacher, url, [{"role": "user", "content": [text]}])
             if prompt_tokens(parse_json(plain.body)) == tokens:
-                counted = f"{url} counts {tokens} prompt tokens with an image and without: it may leave images out"
-                return [warning(key, counted, mend)]
+                said = (
+                    f"{url} counts {counted(tokens, 'prompt token')} with an image and without: it may leave images "
+                    "out"
+                )
+                return [warning(key, said, mend)]
     except CONNECTION_ERRORS as error:
         what = f"whether it accepts images: no reply to a small image ({str(error) or type(error).__name__})"
         return [not_checked(key, what)]
@@ -305,7 +309,7 @@ def check_requests(context: CheckContext) -> Iterator[CheckResult]:
         if survey is not None and teacher.managed and isinstance(images, int) and survey.most_images > images:
             yield problem(
                 f"{_key(teacher)}.server.arguments.limit-mm-per-prompt",
-                f"allows {images} images, and a question of [data.{ASKED}] has {survey.most_images}",
+                f"allows {counted(images, 'image')}, and a question of [data.{ASKED}] has {survey.most_images}",
                 f"raise it to image = {survey.most_images}",
             )
 

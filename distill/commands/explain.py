@@ -20,6 +20,7 @@ from distill.artifacts import layout
 from distill.artifacts.json_lines import read_record, records_holding
 from distill.commands.explain_scores import student_replies, visual_weights
 from distill.commands.explain_text import Explanation, Family, Twin, as_text, fate
+from distill.counted_nouns import counted
 from distill.damaged_runs import damage_named
 from distill.errors import DataError
 from distill.recipe.sections.filter import PAIRS
@@ -178,7 +179,7 @@ def _find_row(tables: _Tables, paths: Sequence[Path], trace_id: str, run: Path) 
         if rows:
             listed = ", ".join(sorted(row["id"] for row in rows)[:_SHOWN])
             raise DataError(
-                f"{prefix!r} begins {len(rows):,} trace ids in {run} ({listed}, ...); give more characters"
+                f"{prefix!r} begins {counted(len(rows), 'trace id')} in {run} ({listed}, ...); give more characters"
             )
     for path in paths if prefix else ():
         rows = tables.rows(
@@ -320,7 +321,7 @@ def _pair(tables: _Tables, path: Path, trace_id: str, sample_id: str) -> str:
     row = next(iter(tables.rows([path], "sample_id = $1", sample_id)), None) if path.is_file() else None
     if row is None:
         return ""
-    lengths = f"{row['chosen_tokens']} and {row['rejected_tokens']} tokens"
+    lengths = f"{row['chosen_tokens']} and {counted(row['rejected_tokens'], 'token')}"
     if row["reason"] is not None:
         return f"none: {row['reason']}" + (f" (the closest have {lengths})" if row["chosen"] else "")
     roles = {row["chosen"]: "chosen", row["rejected"]: "rejected"}

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from distill.artifacts.json_lines import records_holding
 from distill.artifacts.layout import part_paths, rollouts_folder
 from distill.artifacts.manifest import MANIFEST, Manifest
+from distill.counted_nouns import counted
 from distill.trace_records import scores
 
 _SETTING = "stage.visual."
@@ -69,7 +70,7 @@ def _surprisal(run: Path, stage: str, trace_id: str) -> str:
         for record in _records_of_text(run / scores.FOLDER / journal, trace_id):
             if record["view"] == scores.PICTURE:
                 own = scores.decode(record).values[:, 0]
-                text = f"{teacher} gives its {len(own):,} tokens {-own.mean():.2f} nats each"
+                text = f"{teacher} gives its {counted(len(own), 'token')} {-own.mean():.2f} nats each"
     return text
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.layout import RECIPE
 from distill.commands import split
+from distill.counted_nouns import counted
 from distill.data import guessed_choices, guessed_columns, image_search, image_tables, reader, sources, table_search
 from distill.data.guessed_columns import ROLES, GuessedSource
 from distill.data.images.image_suffixes import OTHER_IMAGES, image_suffixes
@@ -24,7 +25,6 @@ from distill.data.trees.tree_files import SUFFIXES
 from distill.errors import DataError, RecipeError
 from distill.recipe.loading import derived_recipe
 from distill.recipe.recipe import Recipe
-from distill.reports.text_table import counted
 from distill.types import BadRow
 
 SCHEMA = "recipe.schema.json"
@@ -189,7 +189,9 @@ def find_table(
     most_images = MOST_IMAGES if settings.most_images is None else settings.most_images
     if 0 < most_images < len(usable):
         taken = sorted(random.Random(settings.seed).sample(usable, most_images))
-        lines.append(f"uses {len(taken):,} of {len(usable):,} images, chosen at random (--images 0 uses all)")
+        lines.append(
+            f"uses {len(taken):,} of {counted(len(usable), 'image')}, chosen at random (--images 0 uses all)"
+        )
     rows = ({"image": name, "question": text} for name in taken for text in asked)
     file.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
     whose = "each gets these questions" if settings.questions else "the folder has no questions, so each gets these"

@@ -15,6 +15,7 @@ from distill.artifacts.integrity import digest_note, require_run
 from distill.artifacts.json_lines import Damaged, scan
 from distill.artifacts.layout import RECIPE
 from distill.artifacts.manifest import MANIFEST, Manifest
+from distill.counted_nouns import counted
 from distill.damaged_runs import Fault, Seen, faults, line_check
 from distill.errors import StorageError
 from distill.local_paths import as_argument
@@ -29,8 +30,8 @@ def repair_run(run: Path, *, apply: bool = False) -> str:
         found = list(faults(run, seen))
         if not found:
             return (
-                f"{run}: nothing is damaged: {seen.lines:,} lines and {seen.files:,} files of finished stages "
-                f"({byte_size(seen.bytes)}) are as they were written"
+                f"{run}: nothing is damaged: {counted(seen.lines, 'line')} and {counted(seen.files, 'file')} of "
+                f"finished stages ({byte_size(seen.bytes)}) are as they were written"
             )
         if apply:
             _set_aside(found)

@@ -20,6 +20,7 @@ import tomli_w
 from distill.artifacts.files import storage_errors
 from distill.artifacts.journal import write_jsonl
 from distill.commands import split_files
+from distill.counted_nouns import counted
 from distill.data import formats, reader, sources
 from distill.data.images.base64_images import is_base64
 from distill.data.images.image_cells import BYTE_RANGE
@@ -29,7 +30,6 @@ from distill.errors import DataError, RecipeError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import DataSource
 from distill.recipe.sections.eval import FEW_QUESTIONS
-from distill.reports.text_table import counted
 from distill.types import BadRow, ImageRef, Sample
 from filters.matching import image_match
 from filters.run_signals import question_duplicates
@@ -228,7 +228,9 @@ def _chosen(groups: Iterable[tuple[str, list[int]]], test: float, seed: int, lab
         if len(chosen) + len(numbers) <= round(test * total):
             chosen.update(numbers)
     if len(chosen) == total:
-        raise DataError(f"{label}: --test {test:g} of {total:,} rows leaves no training row; give a smaller share")
+        raise DataError(
+            f"{label}: --test {test:g} of {counted(total, 'row')} leaves no training row; give a smaller share"
+        )
     if not chosen:
         smallest = min(len(numbers) for _, numbers in ordered)
         if len(ordered) == 1:
@@ -240,8 +242,8 @@ def _chosen(groups: Iterable[tuple[str, list[int]]], test: float, seed: int, lab
         digits = 1 - math.floor(math.log10(smallest / total))
         share = -(-smallest * 10**digits // total) / 10**digits  # rounded up: less would be refused again
         raise DataError(
-            f"{label}: --test {test:g} of {total:,} rows is {round(test * total):,} rows, and the rows of one image "
-            f"stay together, {smallest:,} at least. Give --test {share:g} or more, or more images"
+            f"{label}: --test {test:g} of {counted(total, 'row')} is {counted(round(test * total), 'row')}, and the "
+            f"rows of one image stay together, {smallest:,} at least. Give --test {share:g} or more, or more images"
         )
     return chosen
 

@@ -15,6 +15,7 @@ from distill import packages, run_log
 from distill.artifacts.layout import ABLATE, PROGRESS, RECIPE, REPORT
 from distill.commands import status
 from distill.commands.progress import watch
+from distill.counted_nouns import counted
 from distill.damaged_runs import damage_named
 from distill.errors import RecipeError
 from distill.planning.outdated import outdated_text
@@ -191,10 +192,13 @@ def _verified(engine: str, folder: Path, verify: Callable[..., Mapping[str, Any]
         report = verify(on_progress=on_progress)
     replies = report["replies"]
     return (
-        f"verified: {replies['identical']} of {replies['compared']} greedy replies of {engine} are those of "
-        f"transformers ({100 * replies['identical_share']:.1f} %; {replies['different_replies']} distinct texts; "
+        f"verified: {replies['identical']} of {counted(replies['compared'], 'greedy reply', 'greedy replies')} "
+        f"of {engine} are those of "
+        f"transformers ({100 * replies['identical_share']:.1f} %; "
+        f"{counted(replies['different_replies'], 'distinct text')}; "
         f"{report['form']} form, {report['dtype']}), "
-        f"top-1 agreement {100 * replies['top1_agreement']:.2f} % of {replies['tokens']:,} tokens; {folder / CHECKS}"
+        f"top-1 agreement {100 * replies['top1_agreement']:.2f} % of {counted(replies['tokens'], 'token')}; "
+        f"{folder / CHECKS}"
     )
 
 
@@ -211,7 +215,7 @@ def export_tasks(run: Path, sources: Sequence[str], out: Path) -> str:
 
     tasks = write(load(run / RECIPE), sources, out)
     names = ",".join(task.name for task in tasks)
-    lines = [f"{task.folder}: {task.name}, {task.questions:,} questions" for task in tasks]
+    lines = [f"{task.folder}: {task.name}, {counted(task.questions, 'question')}" for task in tasks]
     return "\n".join([*lines, f"ask: lmms-eval eval --include_path {out} --tasks {names} ... (docs/benchmarks.md)"])
 
 

@@ -12,6 +12,7 @@ from distill.artifacts.files import locked, write_text
 from distill.artifacts.manifest import Manifest
 from distill.commands.progress import duration, watch
 from distill.commands.status import FUNNEL, damage, funnel, is_over, run_status, status_fields
+from distill.counted_nouns import counted
 from distill.damaged_runs import damage_named
 from distill.errors import InputError, StaleError
 from distill.local_paths import as_argument
@@ -62,7 +63,7 @@ def _errors_kept(recipe: Recipe, manifest: Manifest, address: str) -> str:
     if not (count := manifest.counts["errors_to_ask_again"]):
         return ""
     return (
-        f"{count:,} traces ended in an error, and this command does not ask them again: "
+        f"{counted(count, 'trace')} ended in an error, and this command does not ask them again: "
         f"{store_command('pull', recipe, address, 'DIR')}, then distill generate RECIPE --run DIR"
     )
 
@@ -87,7 +88,7 @@ def _submit_agents(recipe: Recipe, verb: str, address: str, overrides: Sequence[
     command = [sys.executable, "-m", *local_command(recipe, verb, address, overrides), *options]
     folder, agents = slurm_folder(recipe), recipe.engine.agents
     job = submit_array(command, folder, name=f"distill-{recipe.name}", elements=agents, options=recipe.engine.slurm)
-    return f"job {job}: {agents} agents; logs: {folder}\nstate: {store_command('status', recipe, address)}"
+    return f"job {job}: {counted(agents, 'agent')}; logs: {folder}\nstate: {store_command('status', recipe, address)}"
 
 
 def local_command(recipe: Recipe, verb: str, address: str, overrides: Sequence[str]) -> list[str]:
@@ -223,9 +224,13 @@ def _work_of(agent: Mapping[str, Any]) -> str:
 
 def _stage_lines(state: RunState) -> list[str]:
     counts = state.filtered.items()
-    lines = [f"filter: signals of {state.measured:,} of {state.partitions:,} partitions"] if state.measured else []
+    lines = (
+        [f"filter: signals of {state.measured:,} of {counted(state.partitions, 'partition')}"]
+        if state.measured
+        else []
+    )
     done, units = state.written
-    lines += [f"filter: dataset, {done:,} of {units:,} units of this round are written"] if units else []
+    lines += [f"filter: dataset, {done:,} of {counted(units, 'unit')} of this round are written"] if units else []
     told = ", ".join(f"{name} {count:,}" for name, count in counts if name in FUNNEL["filter"])
     finished = [("filter", told)] if told else []
     if state.trained:
@@ -241,7 +246,7 @@ def push_run(recipe: Recipe, folder: Path, address: str) -> str:
 
     with own_scratch(recipe, address) as scratch, watch() as on_progress:
         pushed = push_traces(recipe, folder, address, scratch, on_progress=on_progress)
-    lines = [f"{name}: {count:,} traces are not asked again" for name, count in pushed.items()]
+    lines = [f"{name}: {counted(count, 'trace is', 'traces are')} not asked again" for name, count in pushed.items()]
     return "\n".join([*lines, f"distill generate RECIPE --run {as_argument(address)} asks for the others"])
 
 
@@ -266,7 +271,7 @@ def pull_run(address: str, folder: Path, recipe: str | None) -> str:
             pull_newest(store, stage, folder / stage)
         write_links(folder)
         begun.unlink()
-    there = f"{folder}: {generated.counts['traces']:,} traces"
+    there = f"{folder}: {counted(generated.counts['traces'], 'trace')}"
     if filtered is None:
         return f"{there}; distill filter RECIPE --run {as_argument(folder)}"
     there += f", {filtered.counts['selected']:,} selected"

@@ -29,6 +29,7 @@ from distill.commands.store_runs import (
     store_command,
 )
 from distill.commands.whole_run import not_evaluated, require_fit
+from distill.counted_nouns import counted
 from distill.errors import RecipeError
 from distill.local_paths import as_argument
 from distill.machine.child_process import interrupt
@@ -80,7 +81,7 @@ def _submit_training(
     command = local_command(recipe, "train", address, overrides) + (["--stage", stage] if stage else [])
     nodes, folder, options = recipe.engine.nodes or 1, slurm_folder(recipe), recipe.engine.slurm
     job = submit_training(command, folder, name=f"distill-{recipe.name}", nodes=nodes, options=options, fresh=fresh)
-    return f"job {job}: {nodes} nodes; logs: {folder}\nstate: {store_command('status', recipe, address)}"
+    return f"job {job}: {counted(nodes, 'node')}; logs: {folder}\nstate: {store_command('status', recipe, address)}"
 
 
 def _train_on_cluster(recipe: Recipe, address: str, *, stage: str | None, fresh: bool) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from distill.counted_nouns import counted
 from distill.data.gold_answers import RowError as RowError
 from distill.data.gold_answers import golds as golds
 from distill.data.gold_answers import votes
@@ -187,7 +188,8 @@ def asked_rows(values: Mapping[str, Any], question: str, answer: str = "answer")
     if isinstance(cell, list) and all(isinstance(text, str) for text in cell):
         column, answers = pick_column(values, (answer, "answers"))
         if not isinstance(answers, list) or len(answers) != len(cell):
-            raise RowError("malformed_row", f"{len(cell)} questions need a list of as many answers in {column!r}")
+            asked = counted(len(cell), "question needs", "questions need")
+            raise RowError("malformed_row", f"{asked} a list of as many answers in {column!r}")
         return [{**values, question: text, column: gold} for text, gold in zip(cell, answers, strict=True)]
     turns = read_turns(cell, question)
     if not all(isinstance(turn.get("question"), str) for turn in turns):
@@ -272,7 +274,8 @@ def _llava(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     if shown and not images and source.columns.image != "":
         images = _cells_within(shown, column)
     if placeholders and placeholders != len(images):
-        raise RowError("image_count_mismatch", f"{placeholders} <image> placeholders for {len(images)} images")
+        found = f"{counted(placeholders, '<image> placeholder')} for {counted(len(images), 'image')}"
+        raise RowError("image_count_mismatch", found)
     return ParsedRow(images=images, questions=tuple(questions))
 
 
@@ -379,7 +382,8 @@ def _traces(values: Mapping[str, Any], source: DataSource) -> ParsedRow:
     """The question of a trace and its answer; the rationale is for training alone (student/data/rows.py)."""
     parsed = _llava(values, source)
     if len(parsed.questions) != 1:
-        raise RowError("malformed_row", f"column 'messages': {len(parsed.questions)} questions, and a trace has one")
+        asked = counted(len(parsed.questions), "question")
+        raise RowError("malformed_row", f"column 'messages': {asked}, and a trace has one")
     return replace(parsed, questions=(replace(parsed.questions[0], answers=golds(values.get("answer"))),))
 
 

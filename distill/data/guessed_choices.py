@@ -7,6 +7,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
+from distill.counted_nouns import counted
 from distill.data import sources
 from distill.data.formats import NO_CHOICES, choices_of
 from distill.data.gold_answers import RowError
@@ -109,7 +110,7 @@ def with_letters(table: SourceTable, answer: str, out: Path) -> tuple[SourceTabl
     except TypeError:  # bytes
         return table, []
     unreadable = len(items) - len(rows)
-    lost = f"; left out: {unreadable:,} rows that cannot be read" if unreadable else ""
+    lost = f"; left out: {counted(unreadable, 'row')} that cannot be read" if unreadable else ""
     lettered = SourceTable(label=table.label, kind="jsonl", files=(out,), root=table.root)
     return lettered, [f"answers: all are texts of choices, so they are written as their letters{lost}"]
 

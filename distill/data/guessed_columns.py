@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from distill.counted_nouns import counted
 from distill.data import sources
 from distill.data.formats import ASKING, CHOICES, TURNS, choices_of, images_within, readable_rows, speaker_of
 from distill.data.gold_answers import RowError
@@ -213,8 +214,9 @@ def left_out(table: SourceTable, guessed: GuessedSource) -> list[str]:
     asked = [max(_questions(row), len(readable_rows(row, question))) for row in rows]
     if several := sum(count > 1 for count in asked):
         lines.append(
-            f"turns: {several} of the first {len(rows)} rows ask several questions; each is asked alone, and "
-            "earlier_turns = true under [data.questions] and [data.test] shows it with the turns before it"
+            f"turns: {several} of the first {counted(len(rows), 'row asks', 'rows ask')} several questions; each is "
+            "asked alone, and earlier_turns = true under [data.questions] and [data.test] shows it with the turns "
+            "before it"
         )
     return lines
 

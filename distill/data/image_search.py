@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from distill.counted_nouns import counted
 from distill.data import sources
 from distill.data.images.image_suffixes import image_suffixes
 from distill.data.row_values import parse_json_list
@@ -138,7 +139,7 @@ def write_found(table: SourceTable, columns: Sequence[str], folder: Path, out: P
         except TypeError:  # bytes
             return None
         unreadable = len(items) - len(rows)
-        return said + (f"; left out: {unreadable:,} rows that cannot be read" if unreadable else "")
+        return said + (f"; left out: {counted(unreadable, 'row')} that cannot be read" if unreadable else "")
     return None
 
 

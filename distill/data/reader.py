@@ -20,6 +20,7 @@ import numpy as np
 
 from distill.artifacts.compact_map import CompactMap
 from distill.artifacts.manifest import fingerprint
+from distill.counted_nouns import counted
 from distill.data import formats, sample_files, source_answer_types, sources
 from distill.data.gold_answers import RowError
 from distill.data.grown_sources import content_files, file_state
@@ -101,7 +102,7 @@ def require_enough(source: DataSource, name: str, good: int, reasons: Counter[st
     shown = "\n".join(f"  {row.source} row {row.row}: {row.reason}: {row.detail}" for row in first)
     share = f"more than max_bad_share = {source.max_bad_share}" if good else "no usable row is left"
     raise DataError(
-        f"{where}: {bad} of {good + bad} rows cannot be used, {share} ({counts}); the first:\n{shown}\n"
+        f"{where}: {bad:,} of {counted(good + bad, 'row')} cannot be used, {share} ({counts}); the first:\n{shown}\n"
         "check source, images_root, format and columns"
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from distill.counted_nouns import counted
 from distill.data.gold_answers import RowError
 from distill.data.source_answer_types import answer_type_of
 from distill.data.tables.exact_json import RepeatedKeyError, parse_json
@@ -266,7 +267,8 @@ class Choices:
         if index is not None and (not isinstance(index, int) or not 0 <= index < len(self.texts)):
             raise RowError(
                 "bad_answer",
-                f"answer {index!r} is not the position, letter or text of one of {len(self.texts)} choices",
+                f"answer {index!r} is not the position, letter or text of one of "
+                f"{counted(len(self.texts), 'choice')}",
             )
         return None if index is None else LETTERS[index]
 

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from distill.counted_nouns import counted
 from distill.data import guessed_columns, sources
 from distill.data.sources import SourceRow, SourceTable
 from distill.data.tables.table_kinds import KINDS, suffix_of
@@ -63,8 +64,8 @@ def write_joined(questions: Path, folder: Path, out: Path) -> str | None:
             answers = {row[key]: row for row in others}
             write_rows(out, ({**answers.get(row[key], {}), **row} for row in rows))
             missing = sum(row[key] not in answers for row in rows)
-            lacks = f"; {missing:,} rows have none" if missing else ""
-            lacks += f"; left out: {unreadable:,} rows that cannot be read" if unreadable else ""
+            lacks = f"; {counted(missing, 'row has', 'rows have')} none" if missing else ""
+            lacks += f"; left out: {counted(unreadable, 'row')} that cannot be read" if unreadable else ""
             return f"answers: of {file}, by the column {key!r}{lacks}"
     return None
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
+from distill.counted_nouns import counted
 from distill.diagnosis.row_features import form, script, words
 from distill.recipe.usual_values import usual_text
 from distill.reports.findings import FEWEST, Certainty, Finding, is_above, share
@@ -175,8 +176,8 @@ def of_questions(rows: Sequence[TextRow], change: str) -> Iterator[Finding]:
         if is_above(count, len(rows), 0.3) and golds > 3:
             yield Finding(
                 name="one_image",
-                problem=f"{count:,} of {len(rows):,} questions, with {golds:,} different gold answers, show the same "
-                "image",
+                problem=f"{count:,} of {counted(len(rows), 'question')}, with {golds:,} different gold answers, "
+                "show the same image",
                 certainty="likely",
                 change=f"{change}: its image column; the image may be a placeholder for images that could not be "
                 "loaded",
@@ -197,7 +198,7 @@ def _golds_by_text(rows: Sequence[TextRow], change: str) -> Iterator[Finding]:
         yield Finding(
             name="gold_by_text",
             problem=f"{share(constant, len(repeated), 'questions about several images')} have one gold answer for "
-            f"all of them, such as {group[0].gold[:40]!r} for the {len(group)} images of "
+            f"all of them, such as {group[0].gold[:40]!r} for the {counted(len(group), 'image')} of "
             f"{group[0].question[-60:]!r}: the gold answers may be joined by the text of the question alone",
             certainty="likely",
             change=f"{change}: its columns of image and answer; join them by image and question",
@@ -222,7 +223,8 @@ def of_traces(rows: Sequence[TextRow], change: str) -> Iterator[Finding]:
     if len(lengths) >= FEWEST and (middle := median(lengths)) > 4000:
         yield Finding(
             name="rationale_length",
-            problem=f"Rationales have {middle:,.0f} words in the median, and {usual_text((4, 4000))} is usual",
+            problem=f"Rationales have {counted(round(middle), 'word')} in the median, and "
+            f"{usual_text((4, 4000))} is usual",
             certainty="possible",
             change=change,
         )

@@ -15,6 +15,7 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from distill.counted_nouns import counted
 from distill.errors import DistillError, first_line
 from distill.machine.process_pool import ProcessLost
 from distill.placement.node_processes import Ranks, first_cause, free_port, run_processes
@@ -54,7 +55,9 @@ def keep_agents(
                     return
                 if isinstance(error, RayError) and restarts > 0:
                     restarts -= 1
-                    _say(f"an agent is lost and starts again, {restarts} restarts left: {first_line(error)}")
+                    _say(
+                        f"an agent is lost and starts again, {counted(restarts, 'restart')} left: {first_line(error)}"
+                    )
                     running.append(task.remote(work))
                 elif running:
                     _say(f"an agent ended, {len(running)} are left: {first_line(error)}")
@@ -107,7 +110,9 @@ def train_together(
             if not isinstance(error, RayError | ProcessLost) or not restarts:
                 raise _last_error(error, "a node or a process of the training is lost") from None
             restarts, wait_for_all = restarts - 1, False
-            _say(f"a node is lost and training starts again, {restarts} restarts left: {first_line(error)}")
+            _say(
+                f"a node is lost and training starts again, {counted(restarts, 'restart')} left: {first_line(error)}"
+            )
 
 
 def _meeting_point() -> tuple[str, int]:

@@ -18,6 +18,7 @@ import orjson
 from distill.artifacts.integrity import require_finished
 from distill.artifacts.layout import DECISIONS, GAIN, model_folder, part_paths
 from distill.artifacts.manifest import Manifest
+from distill.counted_nouns import counted
 from distill.errors import DataError, RecipeError, StaleError
 from distill.local_paths import run_command
 from distill.recipe.recipe import Recipe
@@ -245,7 +246,7 @@ def counted_teachers(recipe: Recipe, run: Path) -> tuple[dict[str, int], dict[st
 def _require_traces(recipe: Recipe, run: Path) -> None:
     if Manifest.read(run / "generate") is None:
         written = sum(part.read_bytes().count(b"\n") for part in part_paths(run / "generate", ".jsonl", below="*"))
-        has = f"has {written:,} traces of an unfinished stage" if written else "has no traces"
+        has = f"has {counted(written, 'trace')} of an unfinished stage" if written else "has no traces"
         raise StaleError(_more_traces(recipe, run, has))
     require_finished(
         run,

@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
+from distill.counted_nouns import counted
 from distill.planning.gain import ALL, FEWEST_TRACES, ExpectedGain, TeacherGain
 from distill.reports.text_table import interval, percent, table
 
@@ -94,7 +95,7 @@ def limit(gain: TeacherGain, expected: ExpectedGain) -> str:
     """The reason why the gain, or its certainty, is small; empty if there is no clear reason."""
     measured, predicted = gain.measured, gain.prediction
     if measured.traces < FEWEST_TRACES:
-        return f"{measured.traces:,} traces; {FEWEST_TRACES} are needed"
+        return f"{counted(measured.traces, 'trace')}; {FEWEST_TRACES} are needed"
     if predicted is None:
         return "none of its kept traces fits into the student's input"
     if predicted.outside:
@@ -143,7 +144,8 @@ def _known(value: float | None, show: Any) -> str:
 def _basis(expected: ExpectedGain) -> str:
     model = expected.model
     return (
-        f"The prediction rests on {model.pairs} pairs of a teacher and one of {model.students} students of toy "
+        f"The prediction rests on {counted(model.pairs, 'pair')} of a teacher and one of "
+        f"{counted(model.students, 'student')} of toy "
         "worlds; its interval is for a student that the model does not know. How often its sign is right: "
         "docs/eval.md. To be sure, train the arms: distill ablate"
     )

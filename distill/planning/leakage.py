@@ -18,6 +18,7 @@ from distill.artifacts.files import locked
 from distill.artifacts.integrity import learned_from
 from distill.artifacts.layout import LEAKAGE, train_data_folder
 from distill.artifacts.manifest import Manifest
+from distill.counted_nouns import counted
 from distill.errors import DataError, DataOverlap
 from distill.planning.compared_sources import evaluation_sources, training_sources
 from distill.recipe.recipe import Recipe
@@ -141,7 +142,8 @@ def measure_leakage(
                 continue
             if not comparison.complete:
                 not_compared[name] = (
-                    f"only its first {comparison.rows:,} rows were, in the {limit_s:.0f} s that were given"
+                    f"only its first {counted(comparison.rows, 'row was', 'rows were')}, in the {limit_s:.0f} s that "
+                    "were given"
                 )
             overlaps += [comparison.overlap(test, (only or {}).get(name)) for test in tests]
     return Leakage(overlaps=tuple(overlaps), not_compared=not_compared)

@@ -13,6 +13,7 @@ from typing import Any
 from distill.artifacts.integrity import is_student, learned_from, traces_digest
 from distill.artifacts.layout import IMAGES, RECIPE, stage_folders
 from distill.artifacts.manifest import Manifest, changes, flatten
+from distill.counted_nouns import counted
 from distill.errors import DataError, RecipeError
 from distill.recipe.effects import affecting
 from distill.recipe.loading import load
@@ -81,8 +82,9 @@ def _with_other_images(run: Path, recipe: Recipe) -> dict[str, str]:
         for source, compared in compare_images(recipe, folder, looked=_LOOKED_IMAGES).items():
             if compared.changed:
                 found[name] = (
-                    f"{len(compared.changed)} of {compared.noted:,} images of [data.{source}] that were looked at "
-                    f"were replaced since, such as {compared.changed[0]}; `{command_again(folder)}` makes it again"
+                    f"{len(compared.changed)} of {counted(compared.noted, 'image')} of [data.{source}] that were "
+                    f"looked at were replaced since, such as {compared.changed[0]}; `{command_again(folder)}` makes "
+                    "it again"
                 )
     return found
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from distill.counted_nouns import counted
 from distill.errors import RecipeError
 from distill.local_paths import as_argument
 from distill.machine import hardware
@@ -119,8 +120,12 @@ def _rounds(recipe: Recipe, planned: Sequence[StagePlan]) -> str:
     shares = f"{settings.steps_share:g} of the steps of {stage.stage.name}"
     if stage.schedule is not None:
         steps = max(1, round(settings.steps_share * stage.schedule.steps))
-        shares = f"{steps:,} steps, {short_number(settings.steps_share * stage.schedule.tokens)} tokens"
-    limit = "" if settings.returned is None else f"; at most {settings.returned:,} questions go back"
+        shares = f"{counted(steps, 'step')}, {short_number(settings.steps_share * stage.schedule.tokens)} tokens"
+    limit = (
+        ""
+        if settings.returned is None
+        else f"; at most {counted(settings.returned, 'question goes', 'questions go')} back"
+    )
     return (
         f"rounds: up to {settings.count} after the first pass, each {shares}{limit}. The student "
         f"answers the questions of [data.{settings.questions}] and the validation questions before and after each"
@@ -196,7 +201,8 @@ def _advice(stages: Sequence[tuple[StagePlan, GpuFit, StageTime | None]], gpu: G
             lines.append(f"{name}: does not fit; {gpu_fit.remedy}")
         elif gpu_fit.checkpointing and planned.stage.gradient_checkpointing is not True:
             lines.append(
-                f"{name}: needs gradient_checkpointing = true at these {planned.micro_batch_tokens:,.0f} tokens; "
+                f"{name}: needs gradient_checkpointing = true at these "
+                f"{counted(round(planned.micro_batch_tokens), 'token')}; "
                 f"without it micro_batch_tokens up to {planned.most_tokens(gpu, checkpointing=False):,}"
             )
     return lines

@@ -11,6 +11,7 @@ from typing import Any
 
 from distill.artifacts.layout import ABLATE, ARMS, ROUNDS, ROUNDS_RESULTS
 from distill.artifacts.manifest import Manifest
+from distill.counted_nouns import counted
 from distill.damaged_runs import damage_named
 from distill.planning.finished_traces import traces_of_teacher
 from distill.planning.outdated import other_versions, outdated_text
@@ -21,7 +22,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import lineage
 from distill.recipe.sections.teachers import Teacher
-from distill.reports.text_table import counted, table, time_span
+from distill.reports.text_table import table, time_span
 from teacher.engines.provenance import changed_files
 
 _WIDTH = 30
@@ -218,15 +219,15 @@ def _measured(redo: Redo, manifest: Manifest | None) -> str:
     traces = manifest.counts.get("input", 0) if manifest is not None else 0
     parts = ["measures new traces"] if "generate" in redo.causes else []
     if stale := sorted(redo.parts("signals")):
-        parts.append(f"measures {', '.join(stale)} of {traces:,} traces again")
-    return "; ".join([*parts, f"decides {traces:,} traces again"])
+        parts.append(f"measures {', '.join(stale)} of {counted(traces, 'trace')} again")
+    return "; ".join([*parts, f"decides {counted(traces, 'trace')} again"])
 
 
 def _trained(manifest: Manifest | None) -> str:
     if manifest is None:
         return ""
     steps, tokens = manifest.counts.get("steps", 0), manifest.tokens.get("trained", 0)
-    return f"{steps:,} steps, {tokens:,} tokens, {time_span(manifest.seconds)} last time"
+    return f"{counted(steps, 'step')}, {counted(tokens, 'token')}, {time_span(manifest.seconds)} last time"
 
 
 def _evaluated(redo: Redo, manifest: Manifest | None) -> str:
@@ -237,12 +238,12 @@ def _evaluated(redo: Redo, manifest: Manifest | None) -> str:
     others = [cause for cause in causes if not cause.startswith(_SAME_REPLIES)]
     if not others:
         measures = all(cause == "eval.metrics" for cause in causes)
-        return f"{'measures' if measures else 'judges'} {count:,} replies again, asks none"
+        return f"{'measures' if measures else 'judges'} {counted(count, 'reply', 'replies')} again, asks none"
     if len(others) < len(causes) and _are_conditional(redo, others):
-        return f"judges {count:,} replies again; if a student changes: asks for them again"
+        return f"judges {counted(count, 'reply', 'replies')} again; if a student changes: asks for them again"
     if _keeps_replies(redo):
-        return f"keeps {count:,} replies, asks only for new ones"
-    return f"asks for {count:,} replies again; {time_span(manifest.seconds)} last time"
+        return f"keeps {counted(count, 'reply', 'replies')}, asks only for new ones"
+    return f"asks for {counted(count, 'reply', 'replies')} again; {time_span(manifest.seconds)} last time"
 
 
 def _commands(redo: Redo, now: Recipe, run: Path, overrides: Sequence[str]) -> Iterator[str]:

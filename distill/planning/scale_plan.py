@@ -16,6 +16,7 @@ from typing import Any
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import SAMPLES, SIGNALS, dataset_file_rows
 from distill.artifacts.manifest import Manifest
+from distill.counted_nouns import counted
 from distill.errors import RecipeError
 from distill.planning import image_packing
 from distill.planning.finished_traces import traces_of_teacher
@@ -164,7 +165,7 @@ def measured_load(recipe: Recipe, run: Path) -> SampleLoad | None:
     filtered, folder = Manifest.read(run / "filter"), run / "filter"
     size = (run / "generate" / SAMPLES).stat().st_size / count
     images = image_packing.measure_load(recipe, run / "generate" / SAMPLES, count)
-    basis = f"the {count:,} samples of {run}"
+    basis = f"the {counted(count, 'sample')} of {run}"
     if unasked:
         basis += f"; of {', '.join(unasked)}, which it did not ask, by the maximum that the recipe allows"
     load = SampleLoad(teachers=teachers, sample_bytes=size, images=images, basis=basis)
@@ -357,7 +358,7 @@ def scale_text(plan: ScalePlan, recipe: Recipe) -> str:
     rows = [
         ("agents", f"{plan.agents:,} {what}"),
         ("samples", f"{plan.samples:,}"),
-        ("units", f"{plan.units:,} of about {-(-plan.samples // parts):,} samples"),
+        ("units", f"{plan.units:,} of about {counted(-(-plan.samples // parts), 'sample')}"),
         ("units of an agent", f"{plan.units / plan.agents:,.1f}"),
         ("traces", f"{bound}{plan.traces:,.0f}"),
         ("output tokens", _known(plan.output_tokens, lambda value: f"{bound}{value:,.0f}")),

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from distill.counted_nouns import counted
 from distill.machine.hardware import Gpu
 from distill.planning.stage_plans import GpuFit, StagePlan, fit
 
@@ -73,7 +74,7 @@ def bottleneck(bound: "Bound") -> str:
     part, kind, share = bound.largest()
     text = f"{100 * share:.0f} % of its time on the GPU is {kind} ({part})"
     if bound.waits_for_host:
-        text += f", and the host may be too slow to start {bound.launches:,} kernels a step"
+        text += f", and the host may be too slow to start {counted(bound.launches, 'kernel')} a step"
     return text
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
+from distill.counted_nouns import counted
 from distill.recipe.sections.data import MAX_PIXELS
 from distill.reports.thumbnails import Album, Thumbnail, album
 from distill.types import ImageRef, Sample
@@ -225,7 +226,10 @@ class _Page:
         if any(len(reply.rationale) > self.limit for reply in replies):
             notes.append(f"Rationales are cut after {self.limit:,} characters; predictions.jsonl has all of them.")
         if len(self.cards) < self.total:
-            notes.append(f"{len(self.cards):,} of {self.total:,} questions are shown, to keep the page small.")
+            notes.append(
+                f"{len(self.cards):,} of {counted(self.total, 'question is', 'questions are')} shown, to keep the "
+                "page small."
+            )
         shown = Gallery(
             cards=self.cards,
             total=self.total,

@@ -21,6 +21,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from distill.artifacts.files import write_text
 from distill.artifacts.layout import ABLATE, PAGES, REPORT, ROUNDS, VALIDATION_PAGE, by_number, stage_folders
+from distill.counted_nouns import counted
 from distill.errors import ImageError
 from distill.recipe.sections.data import MAX_PIXELS
 from distill.reports.bidi import isolated, without_controls
@@ -185,7 +186,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(count="{:,.0f}".format, percent=percent, plain=_plain, digest=_digest, slug=_slug)
+    environment.filters.update(
+        count="{:,.0f}".format, counted=counted, percent=percent, plain=_plain, digest=_digest, slug=_slug
+    )
     return environment
 
 

@@ -93,8 +93,3 @@ def time_span(seconds: float) -> str:
         return f"{seconds:.0f} s"
     hours = seconds / 3600
     return f"{seconds / 60:.0f} min" if hours < 2 else f"{hours:.1f} h" if hours < 20 else f"{hours:,.0f} h"
-
-
-def counted(count: int, noun: str, plural: str = "") -> str:
-    """A number with its noun, in the singular for one."""
-    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from PIL import Image, features
 
+from distill.counted_nouns import counted
 from distill.data.images import image_files
 from distill.errors import ImageError
 from distill.reports.html import MAX_ENLARGEMENT, data_uri
@@ -112,9 +113,9 @@ def album(refs: Sequence[tuple[ImageRef, int]], limit: int, *, max_pixels: int) 
             f"Images were made smaller to keep the page small: at most {side} pixels a side, quality {quality}."
         )
     if kept < len(sources):
-        notes.append(f"{len(sources) - kept:,} images are left out to keep the page small.")
+        notes.append(f"{counted(len(sources) - kept, 'image is', 'images are')} left out to keep the page small.")
     if len(sources) < len(refs):
-        notes.append(f"{len(refs) - len(sources):,} images could not be read.")
+        notes.append(f"{counted(len(refs) - len(sources), 'image')} could not be read.")
     return Album(
         pictures={
             source.sha256: _thumbnail(index, source, uri, side)

@@ -10,6 +10,7 @@ from typing import Any
 
 from distill.artifacts.layout import RECIPE
 from distill.artifacts.manifest import require
+from distill.counted_nouns import counted
 from distill.errors import DistillError, NothingKept, TooFewRows
 from distill.local_paths import as_argument
 from distill.recipe.recipe import Recipe
@@ -72,8 +73,8 @@ def _make_round(recipe: Recipe, run: Path, number: int, steps: RoundSteps) -> Ro
         steps.filter_traces(planned, folder)
     except NothingKept:
         ended = (
-            f"there is no round {number}: the filter kept no new trace for {returned:,} questions; `distill filter "
-            f"{as_argument(folder / RECIPE)} --run {as_argument(folder)}` says why"
+            f"there is no round {number}: the filter kept no new trace for {counted(returned, 'question')}; `distill "
+            f"filter {as_argument(folder / RECIPE)} --run {as_argument(folder)}` says why"
         )
         return RoundMade(returned=returned, ended=ended)
     traces = selected_traces(folder)

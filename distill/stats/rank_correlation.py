@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from distill.counted_nouns import counted
 from distill.errors import DataError
 from distill.stats.intervals import Z95
 
@@ -200,7 +201,8 @@ def _text(result: Mapping[str, Any], count: int) -> str:
     )
     exact = "exact p" if count <= _ALL_ORDERS_UP_TO else "p"
     return (
-        f"The ranking of {count} teachers by {name} {agreement} that of their students{rng}: Spearman {rho:+.2f} "
+        f"The ranking of {counted(count, 'teacher')} by {name} {agreement} that of their students{rng}: "
+        f"Spearman {rho:+.2f} "
         f"(95 % interval over teachers {low:+.2f} to {high:+.2f}; these teachers measured again {ci_low:+.2f} to "
         f"{ci_high:+.2f}), Kendall {result['kendall']:+.2f}, {exact} = {p:.2g}.{few}"
     )

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from distill.counted_nouns import counted
 from distill.errors import DataError
 from distill.stats.intervals import Z95, wilson
 
@@ -112,8 +113,8 @@ def _by_size(observations: Sequence[Observation]) -> dict[float, list[Observatio
             )
         if observation.n < 1 or not 0 <= observation.correct <= observation.n:
             raise DataError(
-                f"arm {observation.arm or '(none)'}: {observation.correct} of {observation.n} "
-                "questions cannot be correct"
+                f"arm {observation.arm or '(none)'}: {observation.correct} of "
+                f"{counted(observation.n, 'question')} cannot be correct"
             )
     sizes: dict[float, list[Observation]] = {}
     for observation in sorted(observations, key=lambda observation: observation.x):
@@ -310,7 +311,7 @@ def _text(
     ends: tuple[float, float],
 ) -> str:
     first, last = (100 * (1 - law.error(end)) for end in ends)
-    span = f"from {first:.1f} % at {ends[0]:,.0f} traces to {last:.1f} % at {ends[1]:,.0f}"
+    span = f"from {first:.1f} % at {counted(round(ends[0]), 'trace')} to {last:.1f} % at {ends[1]:,.0f}"
     points = f"{100 * gain[0]:+.1f} to {100 * gain[1]:+.1f} points"
     power, constant = aicc["power_law"], aicc["constant"]
     if power is None or constant is None:
@@ -324,8 +325,8 @@ def _text(
         )
     if trend[2] < 0:
         return (
-            f"Accuracy does not grow but falls with the number of traces: each doubling costs "
-            f"{-100 * trend[0]:.1f} points ({-100 * trend[2]:.1f} to {-100 * trend[1]:.1f}); {support}."
+            f"Accuracy does not grow but falls with the number of traces: each doubling costs {-100 * trend[0]:.1f} "
+            f"points ({-100 * trend[2]:.1f} to {-100 * trend[1]:.1f}); {support}."
         )
     if not grows:
         return (

@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from distill.counted_nouns import counted
 from distill.errors import DistillError
 from distill.object_store.interface import ObjectStore
 from distill.units.agent_record import CLAIMS, FAILURES, AgentRecord
@@ -194,7 +195,7 @@ class UnitQueue:
         if self.agent.end_last():  # others would start with them again
             for unit in self._open:
                 self.agent.release(_claim(unit))
-        told = ", ".join(f"{name} ({count} agents)" for name, count in sorted(aside.items()))
+        told = ", ".join(f"{name} ({counted(count, 'agent')})" for name, count in sorted(aside.items()))
         raise DistillError(
             f"{store.address}: units are set aside, because agents were lost or failed while they worked on them: "
             f"{told}"

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from distill.artifacts.journal import read_jsonl, write_jsonl
 from distill.artifacts.layout import PREDICTIONS, model_folder, rollouts_folder
+from distill.counted_nouns import counted
 from distill.data import reader
 from distill.data.tables.picture_tables import PICTURES, picture_cells, write_rows
 from distill.errors import DataError
@@ -163,6 +164,7 @@ def _score(recipe: Recipe, run: Path, stage: Stage, texts: Any, on_progress: Pro
     if sum(failed.values()) >= total:
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(failed.items()))
         raise DataError(
-            f"stage '{stage.name}': none of the {total:,} replies of the student before it could be scored "
-            f"({reasons or 'it gave none'}); look at {rollouts_folder(run, stage.name)}, and correct the teacher"
+            f"stage '{stage.name}': none of the {counted(total, 'reply', 'replies')} of the student before it could "
+            f"be scored ({reasons or 'it gave none'}); look at {rollouts_folder(run, stage.name)}, and correct the "
+            "teacher"
         )

@@ -20,6 +20,7 @@ from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.json_lines import requiring
 from distill.artifacts.layout import SAMPLES, by_number, part_paths
 from distill.artifacts.manifest import MANIFEST
+from distill.counted_nouns import counted
 from distill.data import sample_files
 from distill.errors import BusyError, DataError
 from distill.recipe.recipe import Recipe
@@ -122,8 +123,8 @@ def _score_stage(recipe: Recipe, run: Path, stage: Stage, on_progress: ProgressC
     if asked and sum(failed.values()) >= asked:
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(failed.items()))
         raise DataError(
-            f"stage '{stage.name}': none of its {len(wanted):,} traces could be scored ({reasons}); correct the "
-            "teacher, or remove [stages.visual]"
+            f"stage '{stage.name}': none of its {counted(len(wanted), 'trace')} could be scored ({reasons}); correct "
+            "the teacher, or remove [stages.visual]"
         )
 
 

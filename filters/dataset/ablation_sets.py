@@ -20,6 +20,7 @@ from distill.artifacts.files import atomic_path, describe, locked
 from distill.artifacts.integrity import changed, require_finished
 from distill.artifacts.layout import ARM_DATASETS, DECISIONS, PAIRS_TABLE, SAMPLE_PARTS
 from distill.artifacts.manifest import Manifest
+from distill.counted_nouns import counted
 from distill.errors import NothingKept
 from distill.local_paths import run_command
 from distill.recipe.recipe import Recipe
@@ -135,7 +136,7 @@ _NO_PAIRS = (
 def _without(counts: Mapping[str, int]) -> str:
     """The questions that have no pair, by their reason."""
     said = ", ".join(
-        f"{name}: {count:,} questions" for name, count in counts.items() if count and "tokens" not in name
+        f"{name}: {counted(count, 'question')}" for name, count in counts.items() if count and "tokens" not in name
     )
     return f" ({said})" if said else ""
 

@@ -25,6 +25,7 @@ from distill.artifacts.files import new_folder, storage_errors
 from distill.artifacts.integrity import require_finished
 from distill.artifacts.layout import ARM_DATASETS, DATASET, PAIRS_TABLE, by_number
 from distill.artifacts.manifest import Manifest
+from distill.counted_nouns import counted
 from distill.data.images.image_cells import cell_bytes
 from distill.data.images.image_files import portable
 from distill.errors import DataError, ImageError, RecipeError, StaleError
@@ -270,8 +271,8 @@ def _readme(
         parts.extend([f"The file lacks examples: {failures[form]}."] if form in failures else [])
         if changed[form]:
             parts.append(
-                f"In {changed[form]:,} examples a question or rationale contains a text that this trainer reads as a "
-                "placeholder, such as `<image>`; the export writes it with a space after the bracket."
+                f"In {counted(changed[form], 'example')} a question or rationale contains a text that this trainer "
+                "reads as a placeholder, such as `<image>`; the export writes it with a space after the bracket."
             )
     return "\n\n".join(parts) + "\n"
 
@@ -315,7 +316,8 @@ class _Records:
     @property
     def failures(self) -> str:
         return (
-            f"export {self._name!r} failed on {self.failed:,} of {self._written + self.failed:,} traces; the first: "
+            f"export {self._name!r} failed on {self.failed:,} of "
+            f"{counted(self._written + self.failed, 'trace')}; the first: "
             f"{self._first_failure}"
         )
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from distill.counted_nouns import counted
 from distill.recipe.sections.filter import SPOKEN_FOR, Select
 from distill.reports.findings import is_above, is_below
-from distill.reports.text_table import counted
 from distill.stats.intervals import wilson
 from distill.types import Sample, Trace
 from filters.decisions.limits import MIX, Limit

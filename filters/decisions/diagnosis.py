@@ -7,6 +7,7 @@ dataset have warnings of their own (filters/decisions/dataset_checks.py).
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
+from distill.counted_nouns import counted
 from distill.diagnosis.lost_groups import LostGroup, findings_of, lost_groups
 from distill.recipe.sections.data import ASKED
 from distill.recipe.usual_values import unusual_values
@@ -65,7 +66,8 @@ def diagnose(facts: TraceFacts) -> list[Finding]:
     good = Finding(
         name="dataset",
         kind="good",
-        problem=f"The dataset holds {total['selected']:,} traces; the rules keep {share(total['kept'], asked)}, and "
+        problem=f"The dataset holds {counted(total['selected'], 'trace')}; the rules keep "
+        f"{share(total['kept'], asked)}, and "
         f"{share(facts.questions['kept'], facts.questions['asked'], 'questions')} have one",
     )
     return faults or ([good] if total["selected"] else [])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import duckdb
 
+from distill.counted_nouns import counted
 from distill.recipe.sections.filter import Select
 from filters.decisions.decide import kind_of
 from filters.decisions.quotas import find_scarcest
@@ -45,7 +46,9 @@ class Limit:
         because = f": {self.why}" if self.why else ""
         kept = self.before == self.kept
         given = (
-            f"{self.before:,} kept traces" if kept else f"the {self.before:,} traces that the limits before it left"
+            f"{counted(self.before, 'kept trace')}"
+            if kept
+            else f"the {counted(self.before, 'trace')} that the limits before it left"
         )
         return f"filter.select: {self.setting} leaves {self.after:,} of {given}{because}"
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import duckdb
 
+from distill.counted_nouns import counted
 from distill.diagnosis import odd_rows, usual_figures
 from distill.diagnosis.answer_relations import Pair
 from distill.diagnosis.row_features import Features, form, of_question
@@ -175,7 +176,8 @@ def _poor_questions(complete: Sequence[JudgedTrace]) -> Iterator[Finding]:
         example = min(texts)
         yield Finding(
             name="questions_alike",
-            problem=f"{len(asked):,} questions with {len(golds):,} different gold answers have {len(texts):,} "
+            problem=f"{counted(len(asked), 'question')} with {len(golds):,} different gold answers have "
+            f"{len(texts):,} "
             f"different texts, such as {example[:60]!r}",
             certainty="possible",
             change=f"data.{ASKED}.columns.question: the column that says what is asked",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from distill.counted_nouns import counted
 from distill.errors import DataError
 from distill.recipe.sections.filter import Mix
 
@@ -45,8 +46,14 @@ class Scarcest:
     """Traces of kinds that have no share at all."""
 
     def __str__(self) -> str:
-        others = f"; {self.without_share:,} traces are of kinds without a share" if self.without_share else ""
-        return f"{self.kind} has only {self.there:,} traces for {100 * self.share:.3g} % of the dataset{others}"
+        others = (
+            f"; {counted(self.without_share, 'trace is', 'traces are')} of kinds without a share"
+            if self.without_share
+            else ""
+        )
+        return (
+            f"{self.kind} has only {counted(self.there, 'trace')} for {100 * self.share:.3g} % of the dataset{others}"
+        )
 
 
 def find_scarcest(counts: Mapping[Kind, int], mixes: Sequence[Mix]) -> Scarcest:

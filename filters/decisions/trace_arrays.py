@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from distill.artifacts.layout import DECISIONS
+from distill.counted_nouns import counted
 from distill.errors import DataError
 from filters.decisions.copies import KINDS
 from filters.signals.schema import SIDE
@@ -63,7 +64,7 @@ class TraceArrays:
         """The hashes of all ids, sorted, and the trace that each is of."""
         if not np.array_equal(rows["id"][place], self.ids[0]):
             raise DataError(
-                f"{folder}: signals of {len(place):,} traces and decisions on {len(number):,}, of which "
+                f"{folder}: signals of {counted(len(place), 'trace')} and decisions on {len(number):,}, of which "
                 f"{len(np.intersect1d(rows['id'], before['id'])):,} are the same; run `distill filter --fresh`"
             )
         self._number = _at(place, number)

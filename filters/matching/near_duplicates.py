@@ -27,6 +27,7 @@ import orjson
 from numpy.typing import NDArray
 
 from distill.artifacts.files import atomic_path, storage_errors, write_json
+from distill.counted_nouns import counted
 from distill.errors import DataError, StaleError, require_rows
 from distill.machine.memory import give_back_pages
 from filters.matching.connected_rows import ConnectedRows
@@ -294,7 +295,9 @@ class LshIndex:
                 keys[:, start : start + len(piece)] = band_keys(piece, self.scheme)
                 start += len(piece)
                 give_back_pages(stored, keys)
-            require_rows(start == len(digests), f"{folder}: {start:,} signatures for {len(digests):,} texts")
+            require_rows(
+                start == len(digests), f"{folder}: {counted(start, 'signature')} for {counted(len(digests), 'text')}"
+            )
             # By key, then by digest: not by the order in which the texts came.
             by_digest = np.argsort(digests, kind="stable")
             for band in range(self.scheme.keys):

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from distill.counted_nouns import counted
 from distill.reports import html
 from filters.report.table import TableFacts
 
@@ -204,14 +205,15 @@ def _verdict(facts: TableFacts, teachers: Sequence[str], fits: dict[str, MedianI
     best, second = order[0], order[1]
     opening = (
         f"{best} fits this student best: median rank over surprisal {_interval(fits[best])} on "
-        f"{fits[best].count:,} questions, then {second} with {_interval(fits[second])} on {fits[second].count:,}."
+        f"{counted(fits[best].count, 'question')}, then {second} with {_interval(fits[second])} on "
+        f"{fits[second].count:,}."
     )
     both = f"""SELECT left_side.value - right_side.value AS value FROM ({_units(facts, best)}) AS left_side
         JOIN ({_units(facts, second)}) AS right_side USING (sample_id)"""
     paired = _median(facts, both)
     if paired is not None and paired.count >= _SURE_QUESTIONS:
         lower = replace(paired, middle=-paired.middle, low=-paired.high, high=-paired.low)
-        sentence = f" On the {lower.count:,} questions of both it is lower by {_interval(lower)}"
+        sentence = f" On the {counted(lower.count, 'question')} of both it is lower by {_interval(lower)}"
         if lower.low > 0:
             return f"{opening}{sentence}: the difference is not due to the choice of the questions."
         if lower.high < 0:

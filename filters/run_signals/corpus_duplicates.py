@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from distill.artifacts.integrity import digested_path, is_whole
 from distill.artifacts.layout import part_path
+from distill.counted_nouns import counted
 from distill.errors import StaleError, require_rows
 from filters.matching.near_duplicates import LshIndex as Texts
 from filters.run_signals.shared_keys import Shared
@@ -121,7 +122,9 @@ def _read_measured(index: PlannedTraces, signals: tuple[Path, ...]) -> _Measured
     words, names, templates = np.empty(len(ids), "S16"), np.empty(len(ids), np.uint64), np.empty(len(ids), np.uint64)
     for path, start, end in zip(signals, starts[:-1], starts[1:], strict=True):
         columns = pq.read_table(path, columns=["words", "names", "template"])
-        require_rows(len(columns) == end - start, f"{path}: signals of {len(columns):,} traces of {end - start:,}")
+        require_rows(
+            len(columns) == end - start, f"{path}: signals of {counted(len(columns), 'trace')} of {end - start:,}"
+        )
         rows = by_file[start:end]
         words[rows] = ids_of(columns["words"])
         names[rows] = columns["names"].to_numpy()

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from distill import extensions
+from distill.counted_nouns import counted
 from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import SIGNAL_NAMES
@@ -137,7 +138,7 @@ def measure(extractor: Extractor, sample: Sample, traces: list[Trace]) -> list[d
         return extractor.measure(sample, traces)
     rows = extensions.call(lambda: list(_copied_rows(extractor, sample.copy(), list(traces))))
     if len(rows) != len(traces):
-        raise ValueError(f"measure returned {len(rows)} rows for {len(traces)} traces")
+        raise ValueError(f"measure returned {counted(len(rows), 'row')} for {counted(len(traces), 'trace')}")
     names, state = set(extractor.columns.names), f"{extractor.name}_state"
     for row in rows:
         if not isinstance(row, Mapping):

@@ -22,6 +22,7 @@ from distill.artifacts.files import atomic_path, storage_errors
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.json_lines import record_at, seal
 from distill.artifacts.layout import PLACES, PLAN, SAMPLES, part_path, part_paths
+from distill.counted_nouns import counted
 from distill.data.sample_files import from_record, read_samples, to_record
 from distill.errors import DataError
 from distill.types import Sample, Trace, Usage
@@ -337,7 +338,7 @@ def _copy_samples(planned: PlannedTraces, on_copied: Callable[[int, Sample], Non
                     file.writelines(records)
     if missing := asked_ids[starts < 0].tolist():
         raise DataError(
-            f"{path}: {len(missing)} samples of the traces are not there (first: {missing[0].decode()}); "
+            f"{path}: {counted(len(missing), 'sample')} of the traces are not there (first: {missing[0].decode()}); "
             "the generate stage's files do not belong together, run it again"
         )
     return starts

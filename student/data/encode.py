@@ -19,6 +19,7 @@ from transformers import ProcessorMixin
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from distill.chat_templates import with_fixed_date
+from distill.counted_nouns import counted
 from distill.errors import DataError, ImageError, ModelError
 from distill.types import ImageRef, Sample
 from student.data import images as pictures
@@ -343,8 +344,9 @@ def _encoded(
             if len(full) > max_length:
                 if limits.too_long == "error":
                     raise DataError(
-                        f"row {row.id} has {len(full):,} tokens, {len(full) - len(ids):,} more than its text for its "
-                        f"images, and max_length is {max_length:,}; raise it, or set too_long to drop or shrink_image"
+                        f"row {row.id} has {counted(len(full), 'token')}, {len(full) - len(ids):,} more than its "
+                        f"text for its images, and max_length is {max_length:,}; raise it, or set too_long to drop "
+                        "or shrink_image"
                     )
                 counts.dropped[TOO_LONG] += 1
                 continue

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from distill.artifacts.manifest import fingerprint, versions
+from distill.counted_nouns import counted
 from distill.errors import ModelError, StorageError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, start_of
@@ -298,8 +299,8 @@ def _compute(encoder: ImageEncoder, group: Sequence[tuple[ImageRef, Features]], 
     counts = [encoder.tokens(ref) for ref, _ in group]
     if sum(counts) != len(tokens):
         raise ModelError(
-            f"{type(model).__name__} makes {len(tokens)} tokens of {len(group)} images, its processor writes "
-            f"{sum(counts)}; {_WAY_OUT}"
+            f"{type(model).__name__} makes {counted(len(tokens), 'token')} of {counted(len(group), 'image')}, its "
+            f"processor writes {sum(counts)}; {_WAY_OUT}"
         )
     form = {"width": layers[0].shape[-1], "listed": isinstance(outputs.pooler_output, list | tuple)}
     cache.put(_FORM, [], form)

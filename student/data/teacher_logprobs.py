@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from distill.artifacts.files import storage_errors
+from distill.counted_nouns import counted
 from distill.errors import DataError, ModelError
 from distill.rationale import NO_THINK
 from distill.recipe.sections.stages import TRACES, Stage
@@ -166,9 +167,9 @@ def collect(
     if not any(each.aligned for each in coverage.values()):
         stored = sum(each.traces for each in coverage.values())
         raise DataError(
-            f"{generate}: {stored:,} of the {len(numbers):,} traces to learn from have log-probabilities, but none "
-            "for a token that the student learns; set logprobs under [[teachers]] and generate again, or train "
-            "without [stages.distill]"
+            f"{generate}: {stored:,} of the {counted(len(numbers), 'trace')} to learn from have log-probabilities, "
+            "but none for a token that the student learns; set logprobs under [[teachers]] and generate again, or "
+            "train without [stages.distill]"
         )
     return TopLogprobs(folder, top_k + 1), dict(coverage)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from distill.counted_nouns import counted
 from distill.errors import DataError
 from distill.recipe.sections.stages import Stage, Visual
 from distill.trace_records import scores
@@ -69,9 +70,9 @@ class VisualWeights:
             yield replace(example, weights=self._weights(gain))
         if not self.coverage.aligned:
             raise DataError(
-                f"no token of the {self.coverage.traces + self.unscored:,} traces has a score ({self.unscored:,} "
-                "traces were not scored); remove the folder `score` of the run and train again, or remove "
-                "[stages.visual]"
+                f"no token of the {counted(self.coverage.traces + self.unscored, 'trace')} has a score "
+                f"({counted(self.unscored, 'trace was', 'traces were')} not scored); remove the folder `score` of "
+                "the run and train again, or remove [stages.visual]"
             )
 
     def _weights(self, gain: np.ndarray) -> np.ndarray:

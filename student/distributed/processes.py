@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
+from distill.counted_nouns import counted
 from distill.errors import DataError, DistillError, InputError
 from distill.machine import interrupts
 
@@ -55,8 +56,9 @@ def require_one() -> None:
     """Raise InputError when a launcher started several processes (RANK, WORLD_SIZE)."""
     if count() > 1:
         raise InputError(
-            f"a launcher started {count()} processes, but this command needs a single process; run it without the "
-            "launcher: only `distill train` runs in several processes, and not with --jobs"
+            f"a launcher started {counted(count(), 'process', 'processes')}, but this command needs a single "
+            "process; run it without the launcher: only `distill train` runs in several processes, and not with "
+            "--jobs"
         )
 
 

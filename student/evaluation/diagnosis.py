@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from distill.counted_nouns import counted
 from distill.diagnosis import odd_rows, usual_figures
 from distill.diagnosis.odd_images import OddImages
 from distill.diagnosis.row_groups import StepRows
@@ -240,7 +241,7 @@ def _form(facts: StudentFacts) -> Iterator[Finding]:
             yield Finding(
                 name="chat_template",
                 problem=f"{share(len(went_on), len(replies), f'replies of {facts.arm}')} give an answer and then "
-                f"continue to the limit of {limit:,} tokens: the student did not learn how a turn ends",
+                f"continue to the limit of {counted(limit, 'token')}: the student did not learn how a turn ends",
                 change="[student] model: its chat_template must end a turn with the end token of its tokenizer",
                 certainty="likely",
             )

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from distill.counted_nouns import counted
 from distill.reports.metric_table import interval
 from distill.reports.plots import percent
 from distill.stats import intervals
@@ -72,12 +73,13 @@ def _limit(causes: _Causes, counts: Counter[str]) -> str | None:
         differ = f"The {len(causes)} trainings of this student differ too much to name one cause"
         limit = differ if together[0] > 0.5 else "No single cause limits this student"
         return (
-            f"{limit}: {cause} has {first:,} of {total:,} replies that "
+            f"{limit}: {cause} has {first:,} of {counted(total, 'reply', 'replies')} that "
             f"are not correct ({100 * (first / total):.0f} %), {ranked[1][0]} {ranked[1][1]:,}."
         )
     if cause not in _LIMITS:
         return (
-            f"{first:,} of its {total:,} replies that are not correct have no rationale: their cause cannot be told."
+            f"{first:,} of its {counted(total, 'reply', 'replies')} that are not correct have no rationale: their "
+            "cause cannot be told."
         )
     return f"{_LIMITS[cause]} {share}."
 

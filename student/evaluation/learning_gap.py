@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
+from distill.counted_nouns import counted
 from distill.recipe.sections.stages import Stage
 from distill.reports.findings import FEWEST, Finding, is_below, share
 from distill.stats.intervals import wilson
@@ -74,9 +75,9 @@ def of_own_rows(
     own = [row for row in rows if row.source == stage.data]
     asked = len({row.sample_id for row in own})
     images = len({ref.sha256 for row in own for ref in row.images})
-    of_images = f" about {images:,} images" if images else ""
+    of_images = f" about {counted(images, 'image')}" if images else ""
     if asked < _MANY_ROWS:
-        why = f"it has learned its {asked:,} questions{of_images} by heart"
+        why = f"it has learned its {counted(asked, 'question')}{of_images} by heart"
         change = f"data.questions: more different questions and images, or fewer passes in stages.{stage.name}"
     elif 2 * _right(replies) * len(learned) < _right(learned) * len(replies):
         why = (

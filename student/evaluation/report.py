@@ -10,6 +10,7 @@ from typing import Any
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import METRICS, VALIDATION
+from distill.counted_nouns import counted
 from distill.recipe.recipe import Recipe
 from distill.reports import gallery, html, metric_table, plots
 from distill.reports.metric_table import interval, probability
@@ -34,7 +35,8 @@ def write_report(
     facts = {
         "kicker": "distill eval",
         "title": f"{recipe.name}: what the student learned",
-        "lead": f"Every student answered the same {arms[names[-1]]['n']:,} held-out questions once, {drawn}. Its "
+        "lead": f"Every student answered the same {counted(arms[names[-1]]['n'], 'held-out question')} once, "
+        f"{drawn}. Its "
         "answers were judged by the checker that filtered the traces.",
         "footer": [
             "Intervals hold at 95 %: Wilson's for shares, Bonett and Price's for paired differences, the bootstrap's "

@@ -18,6 +18,7 @@ from distill.artifacts.files import directory_sha256
 from distill.artifacts.integrity import weights_digest
 from distill.artifacts.layout import ADAPTER, MODEL, model_folder
 from distill.artifacts.manifest import fingerprint, flatten, require
+from distill.counted_nouns import counted
 from distill.data import reader
 from distill.data.source_images import require_same_images
 from distill.errors import ModelError, RecipeError
@@ -366,9 +367,9 @@ def _require_adapter_fits(model: str, adapter: Path, shapes: Mapping[str, tuple[
         elif not kind and expected != shape:
             wrong.append(f"{layer} is {_format_shape(expected)}, the adapter's {_format_shape(shape)}")
         elif ".lora_A." in name and shape[1:] != expected[1:]:
-            wrong.append(f"{layer} takes {expected[1]} values, the adapter {shape[1]}")
+            wrong.append(f"{layer} takes {counted(expected[1], 'value')}, the adapter {shape[1]}")
         elif ".lora_B." in name and shape[0] != expected[0]:
-            wrong.append(f"{layer} gives {expected[0]} values, the adapter {shape[0]}")
+            wrong.append(f"{layer} gives {counted(expected[0], 'value')}, the adapter {shape[0]}")
     if wrong or not shapes_found:
         more = f", and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
         raise ModelError(

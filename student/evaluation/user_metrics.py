@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from distill import extensions
+from distill.counted_nouns import counted
 from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
 from distill.types import Sample
@@ -89,7 +90,7 @@ def describe_metrics(metrics: Sequence[UserMetric], predictions: Sequence[Predic
         failures = [each[FAILED][metric.name] for each in predictions if metric.name in each.get(FAILED, ())]
         if not failures:
             continue
-        count = f"{len(failures):,} of {len(predictions):,} replies"
+        count = f"{len(failures):,} of {counted(len(predictions), 'reply', 'replies')}"
         if len(failures) == len(predictions):
             raise RecipeError(f"{_KEY}: {metric.name} has no value for {count}; the first: {failures[0]}")
         failure = f"It failed on {count}, which do not count."

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel, ProcessorMixin
 
 from distill.artifacts import layout
 from distill.artifacts.layout import model_folder
+from distill.counted_nouns import counted
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, start_of
 from distill.types import Progress, ProgressCallback, Sample, unwatched
@@ -118,7 +119,7 @@ def _same_weights(merged: PreTrainedModel, exported: PreTrainedModel) -> ExportC
         if expected_value.shape != value.shape or not torch.equal(expected_value, value):
             far = float((expected_value - value).abs().max()) if expected_value.shape == value.shape else None
             return ExportCheck(name="weights", value=far, limit=0.0, passed=False, note=f"{name} differs")
-    return ExportCheck(name="weights", value=0.0, limit=0.0, passed=True, note=f"{len(expected)} tensors")
+    return ExportCheck(name="weights", value=0.0, limit=0.0, passed=True, note=f"{counted(len(expected), 'tensor')}")
 
 
 def _settings(model: PreTrainedModel, processor: ProcessorMixin, inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.json_lines import requiring
 from distill.artifacts.layout import METRICS, MODEL, VALIDATION
+from distill.counted_nouns import counted
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import TRACES, Stage, is_traces, learns_rationales, lineage
 from distill.recipe.usual_values import UnusualValue, unusual_values
@@ -96,7 +97,7 @@ def diagnose(facts: StageFacts) -> list[Finding]:
         Finding(
             name="learned",
             kind="good",
-            problem=f"The loss {change} from {first:.2f} to {mean:.2f} in {last['step']:,} steps "
+            problem=f"The loss {change} from {first:.2f} to {mean:.2f} in {counted(last['step'], 'step')} "
             f"({last['epoch']:.1f} passes), and the most likely token is right in {100 * last['token_accuracy']:.0f} "
             "%",
         )
@@ -201,7 +202,7 @@ def _left_out(facts: StageFacts) -> Iterator[Finding]:
         yield Finding(
             name="rows_left_out",
             problem=f"The stage cannot use {share(left_out, rows + left_out, 'rows')}: {reasons}",
-            change=f"{_key(facts, 'max_length')}, now {facts.stage.max_length:,} tokens: raise it"
+            change=f"{_key(facts, 'max_length')}, now {counted(facts.stage.max_length, 'token')}: raise it"
             if 2 * dropped.get("too_long", 0) > left_out
             else "",
         )
@@ -216,7 +217,7 @@ def _passes(facts: StageFacts) -> Iterator[Finding]:
         key = _key(facts, "limit" if limit else _length_key(facts.stage))
         yield Finding(
             name="few_rows",
-            problem=f"The stage sees each of its {own:,} own rows {passes:.0f} times: it memorises them",
+            problem=f"The stage sees each of its {counted(own, 'own row')} {passes:.0f} times: it memorises them",
             certainty="likely",
             change=f"{key}, now {limit:,}: leave it out" if limit else f"{key}: train shorter, or on more rows",
         )
@@ -230,7 +231,7 @@ def _stopped(facts: StageFacts) -> Iterator[Finding]:
     if last["step"] < STOPPED * last["steps"] and last["epoch"] < STOPPED:
         yield Finding(
             name="stopped_early",
-            problem=f"Early stopping ended the stage after {last['step']:,} of {last['steps']:,} steps, "
+            problem=f"Early stopping ended the stage after {last['step']:,} of {counted(last['steps'], 'step')}, "
             f"{last['epoch']:.2f} passes over its rows",
             certainty="likely",
             change=f"{_key(facts, 'validation.patience')}, now {validation.patience}: raise it, and measure more "
@@ -281,7 +282,8 @@ def _loss(facts: StageFacts) -> Iterator[Finding]:
         course = "still falls" if last < first * UNCHANGED else "has hardly changed"
         yield Finding(
             name="few_steps",
-            problem=f"The stage makes {steps:,} steps, {epoch:.2f} passes over its {rows}, and its loss {course} "
+            problem=f"The stage makes {counted(steps, 'step')}, {epoch:.2f} passes over its {rows}, and its "
+            f"loss {course} "
             f"({first:.2f} to {last:.2f})",
             certainty="certain" if steps < FEW_STEPS else "likely",
             change=f"{_key(facts, _length_key(facts.stage))}: train longer",
@@ -290,7 +292,7 @@ def _loss(facts: StageFacts) -> Iterator[Finding]:
         yield _rate(
             facts,
             "low",
-            f"The loss {fell} in {steps:,} steps ({first:.2f} to {last:.2f}), and the "
+            f"The loss {fell} in {counted(steps, 'step')} ({first:.2f} to {last:.2f}), and the "
             f"most likely token is right in only {100 * newest['token_accuracy']:.0f} %",
             10,
         )
@@ -332,7 +334,8 @@ def _preference(facts: StageFacts) -> Iterator[Finding]:
         yield Finding(
             name="length_inflation",
             problem=f"The right replies of the pairs are {100 * (right / max(1, wrong) - 1):.0f} % longer than the "
-            f"wrong ones ({right:,} and {wrong:,} tokens): the student may learn to write more instead of right",
+            f"wrong ones ({right:,} and {counted(wrong, 'token')}): the student may learn to write more instead of "
+            "right",
             certainty="likely",
             change="teachers whose right and wrong traces are equally long, or a larger stages.*.preference.sft",
         )
@@ -361,7 +364,7 @@ def _preferred(log: Sequence[Mapping[str, Any]]) -> Finding:
         name="learned",
         kind="good",
         problem=f"The right reply of a pair is ahead in {100 * last['reward_accuracy']:.0f} % of the pairs after "
-        f"{log[-1]['step']:,} steps, with a mean margin of {last['reward_margin']:.2f}",
+        f"{counted(log[-1]['step'], 'step')}, with a mean margin of {last['reward_margin']:.2f}",
     )
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from transformers.utils import is_liger_kernel_available
 
+from distill.counted_nouns import counted
 from distill.errors import DistillError, ModelError, first_line
 from distill.recipe.sections.stages import Stage
 from student.distributed import processes
@@ -80,7 +81,7 @@ def choose(
         raise DistillError(f"no kind of kernels can run a step: {_joined(left_out)}")
     best = min(seconds, key=lambda kind: seconds[kind])
     others = {kind: f"{seconds[kind]:.3g} s" for kind in seconds if kind != best}
-    why = f"{best}: {len(items)} steps in {seconds[best]:.3g} s; {_joined(others | left_out)}"
+    why = f"{best}: {counted(len(items), 'step')} in {seconds[best]:.3g} s; {_joined(others | left_out)}"
     return {"kernels": best, "why": why, "seconds": seconds, "first_seconds": first, "left_out": left_out}
 
 

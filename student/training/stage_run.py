@@ -206,7 +206,7 @@ class StageRun:
             reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(dropped.items()))
             raise TooFewRows(
                 f"stage '{self.stage.name}': no row of data = {self.stage.data!r} can be trained on "
-                f"({reasons or 'the data is empty'}); max_length is {self.stage.max_length} tokens with images"
+                f"({reasons or 'the data is empty'}); max_length is {self.stage.max_length:,} tokens with images"
             )
         return {"dropped": dropped, "shrunk": examples.shrunk}
 

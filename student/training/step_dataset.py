@@ -14,6 +14,7 @@ from peft import PeftModel
 from torch.utils.data import Dataset
 from transformers import PreTrainedModel
 
+from distill.counted_nouns import counted
 from distill.errors import DataError, DistillError
 from distill.recipe.sections.stages import Stage
 from student.data import mixture, packing
@@ -90,13 +91,14 @@ def require_something_to_learn(examples: Examples, stage: Stage) -> None:
     """Raise DataError for a stage in which no step would change the student."""
     if stage.train == ("projector",) and not examples.columns.images.any():
         raise DataError(
-            f"stage '{stage.name}': train = [\"projector\"], and none of its {len(examples):,} rows has an image to "
-            "learn from; give it data with images, or train the language model"
+            f"stage '{stage.name}': train = [\"projector\"], and none of its {counted(len(examples), 'row')} has an "
+            "image to learn from; give it data with images, or train the language model"
         )
     if not any(counts(example, stage.loss) for example in examples.rows):
         raise DataError(
-            f"stage '{stage.name}': every token of its {len(examples):,} rows has weight 0, so nothing would be "
-            "learned; look at stages.loss (a source has answers and no rationales) and at the dataset's `weight`"
+            f"stage '{stage.name}': every token of its {counted(len(examples), 'row')} has weight 0, so nothing "
+            "would be learned; look at stages.loss (a source has answers and no rationales) and at the dataset's "
+            "`weight`"
         )
 
 

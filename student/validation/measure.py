@@ -21,6 +21,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from distill.counted_nouns import counted
 from distill.errors import DataError, ImageError, TooFewRows
 from distill.machine.gpu_memory import FittingBatches
 from distill.recipe.sections.stages import Stage
@@ -134,10 +135,12 @@ def split_held_out(examples: Examples, stage: Stage) -> tuple[Examples, Examples
     kept = examples.take(sorted(chosen))
     rest = examples.take([index for index in range(len(examples)) if index not in chosen])
     if not len(kept):
-        raise TooFewRows(f"stage '{stage.name}': validation.hold_out = {amount} of {len(own)} rows is none; raise it")
+        raise TooFewRows(
+            f"stage '{stage.name}': validation.hold_out = {amount} of {counted(len(own), 'row')} is none; raise it"
+        )
     if len(kept) == len(own):
         raise TooFewRows(
-            f"stage '{stage.name}': validation.hold_out = {amount} keeps out all {len(own)} rows; lower it"
+            f"stage '{stage.name}': validation.hold_out = {amount} keeps out all {counted(len(own), 'row')}; lower it"
         )
     rest.dropped = examples.dropped
     return rest, kept

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from distill.artifacts.layout import VALIDATION_PAGE
+from distill.counted_nouns import counted
 from distill.reports import html, plots
 from distill.reports.plots import Series
 from distill.types import Sample
@@ -55,8 +56,8 @@ class SamplesPage:
             VALIDATION_PAGE,
             kicker="distill train",
             title=self._title,
-            lead=f"Measured after step {newest['step']:,}; {len(lines):,} measurements so far. Every time the same "
-            "questions are asked, greedily and once.",
+            lead=f"Measured after step {newest['step']:,}; {counted(len(lines), 'measurement')} so far. Every "
+            "time the same questions are asked, greedily and once.",
             footer=["Intervals are Wilson's at 95 %. Undecided answers count as not correct.", *self._left_out],
             other_pages=html.other_pages(path, path.parents[2]),
             best=next((line for line in reversed(lines) if line["best"]), None),

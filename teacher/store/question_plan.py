@@ -22,6 +22,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.json_lines import requiring, seal
 from distill.artifacts.layout import PLAN_STATE, QUARANTINE, SAMPLES
 from distill.artifacts.manifest import fingerprint, flatten
+from distill.counted_nouns import counted
 from distill.data import reader, sample_files, sources
 from distill.data.grown_sources import source_files, unchanged_start
 from distill.data.source_images import images_root
@@ -297,7 +298,8 @@ def _with_prompts(
         yield sample
     if len(failures) > recipe.data[ASKED].max_bad_share * total:
         raise RecipeError(
-            f"{len(failures):,} of {total:,} questions have no prompt; the first: {failures[0]}; correct the function"
+            f"{len(failures):,} of {counted(total, 'question has', 'questions have')} no prompt; the first: "
+            f"{failures[0]}; correct the function"
         )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.layout import part_number, part_path
+from distill.counted_nouns import counted
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.teachers import Teacher
 from distill.trace_records.trace_lines import trace_fault
@@ -54,8 +55,8 @@ def copy_traces_of_renamed_teachers(
             count, names = _copy_traces(teacher, policy, others, plan, indexes[teacher.name])
             indexes[teacher.name].replace_with(read_index(indexes[teacher.name].folder, teacher))
             yield (
-                f"teacher '{teacher.name}': {count:,} traces of {names} have the same ids, so they are reused and "
-                "not asked again"
+                f"teacher '{teacher.name}': {counted(count, 'trace')} of {names} have the same ids, so they are "
+                "reused and not asked again"
             )
         for other in others:
             other.close()

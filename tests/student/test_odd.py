@@ -116,7 +116,7 @@ def test_replayed_rows_alone_are_no_stage(place: Path):
 def test_a_projector_learns_nothing_from_text(place: Path):
     (place / "texts.jsonl").write_text(json.dumps({"question": "1 + 1?", "answer": "2"}) + "\n", encoding="utf-8")
     texts = '[data.texts]\nsource = "texts.jsonl"\ncolumns = { image = "" }\n'
-    with pytest.raises(DataError, match="none of its 1 rows has an image"):
+    with pytest.raises(DataError, match="none of its 1 row has an image"):
         train(worlds.recipe(place, worlds.stage("a", "texts", train='["projector"]'), more=texts), place / "run")
 
 

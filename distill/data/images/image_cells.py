@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from distill.counted_nouns import counted
 from distill.data.bounded_reads import bounded
 from distill.data.images import base64_images
 from distill.errors import ImageError
@@ -103,7 +104,9 @@ def read_cell(path: str, column: str, row: int, index: int) -> bytes:
         raise ImageError("unreadable_image", f"{path}: row {row} of column {column!r}: {error}") from None
     if isinstance(cell, list):
         if index >= len(cell):
-            raise ImageError("missing_image", f"{path}: row {row} of column {column!r} has {len(cell)} images")
+            raise ImageError(
+                "missing_image", f"{path}: row {row} of column {column!r} has {counted(len(cell), 'image')}"
+            )
         cell = cell[index]
     return cell_bytes(cell)
 
@@ -147,7 +150,7 @@ def _row_group(path: str, modified_ns: int, row: int) -> tuple[int, int]:
     """The row group that holds a row, and the row's place in it."""
     starts = _row_group_starts(path, modified_ns)
     if not 0 <= row < starts[-1]:
-        raise IndexError(f"the file has {starts[-1]} rows")
+        raise IndexError(f"the file has {counted(starts[-1], 'row')}")
     group = bisect_right(starts, row) - 1
     return group, row - starts[group]
 

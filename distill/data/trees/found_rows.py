@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from distill.counted_nouns import counted
 from distill.data import guessed_columns, sources
 from distill.data.images.base64_images import is_base64
 from distill.data.images.image_names import ImageIndex
@@ -70,8 +71,8 @@ def write_found(given: Path, files: Sequence[Path], out: Path) -> str | None:
     where = "files beside the images" if questions.file is None else f"{questions.records.name} in {questions.file}"
     joins = f"; joined: {', '.join(said)}" if said else ""
     lost = len(rows) - len(clear)
-    unclear = f"; left out: {lost:,} questions whose records say different things" if lost else ""
-    return f"read as a table: {where}, {len(clear):,} rows{joins}{unclear}"
+    unclear = f"; left out: {counted(lost, 'question')} whose records say different things" if lost else ""
+    return f"read as a table: {where}, {counted(len(clear), 'row')}{joins}{unclear}"
 
 
 def require_no_unread_choices(file: Path, answer: str) -> None:

@@ -41,9 +41,9 @@
       entry.card.hidden = !fits;
       count += fits ? 1 : 0;
     }
-    const total = cards.length.toLocaleString("en");
+    const total = `${cards.length.toLocaleString("en")} question${cards.length === 1 ? "" : "s"}`;
     document.getElementById("found").textContent =
-      count === cards.length ? `${total} questions` : `${count.toLocaleString("en")} of ${total} questions`;
+      count === cards.length ? total : `${count.toLocaleString("en")} of ${total}`;
     document.getElementById("nothing").hidden = count > 0;
   }
 

@@ -60,7 +60,7 @@ function readAddress() { for (const id of FIELDS) byId(id).value = wanted().get(
 function change({ arm, before, delta, ci95, n, only_first, only_second }) {
   const points = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)}`;
   const show = (count, what, right, wrong) => make("button", { type: "button", onclick: () => { ask({ right, wrong, offset: "" }); byId("right").value = right; byId("wrong").value = wrong; } }, `${count.toLocaleString("en")} ${what}`);
-  return [arm, `${points(delta)} [${ci95.map(points).join(", ")}] points, ${n.toLocaleString("en")} questions of both`,
+  return [arm, `${points(delta)} [${ci95.map(points).join(", ")}] points, ${counted(n, "question")} of both`,
     show(only_first, "better", arm, before), show(only_second, "worse", before, arm)];
 }
 

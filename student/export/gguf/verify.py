@@ -16,6 +16,7 @@ from PIL import Image
 from transformers import ProcessorMixin
 
 from distill.artifacts.layout import model_folder
+from distill.counted_nouns import counted
 from distill.errors import ModelError
 from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Progress, ProgressCallback, unwatched
@@ -121,7 +122,7 @@ def compare_tensors(path: Path, expected: dict[str, Any]) -> ExportCheck:
         return "" if same else f"{name} differs"
 
     first = next(filter(None, map(fault, sorted(expected.keys() | stored.keys()))), "")
-    note = f"{path.name}: {first or f'{len(stored)} tensors'}"
+    note = f"{path.name}: {first or counted(len(stored), 'tensor')}"
     return ExportCheck(name="tensors", value=None if first else 0.0, limit=0.0, passed=not first, note=note)
 
 

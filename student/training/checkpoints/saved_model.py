@@ -8,6 +8,7 @@ from distill.artifacts.files import storage_errors
 from distill.artifacts.integrity import require_whole
 from distill.artifacts.layout import ADAPTER, MODEL
 from distill.artifacts.manifest import Manifest
+from distill.counted_nouns import counted
 from distill.local_paths import as_argument
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage
@@ -25,7 +26,7 @@ def require_saved(run: Path, stage: str, *, digests: bool = False) -> None:
     if manifest is not None:
         remedy = (
             f"put a copy of them back, or let `distill repair {as_argument(run)} --apply` set them aside, after "
-            f"which `distill train` trains this stage again ({manifest.counts.get('steps', 0):,} steps, "
+            f"which `distill train` trains this stage again ({counted(manifest.counts.get('steps', 0), 'step')}, "
             f"{manifest.seconds:,.0f} s last time)"
         )
         require_whole(folder, manifest, below=f"{MODEL}/", digests=digests, remedy=remedy)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from distill.artifacts.layout import by_number
 from distill.artifacts.manifest import Manifest
+from distill.counted_nouns import counted
 from distill.data import formats, sources
 from distill.data.gold_answers import RowError
 from distill.data.images.image_cells import open_arrow
@@ -107,8 +108,8 @@ def of_stage(recipe: Recipe, run: Path, stage: Stage, outline: Any, processor: A
     if not len(own.examples):
         reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(own.dropped.items()))
         raise DataError(
-            f"stage '{stage.name}': none of the first {own.read:,} rows of data = {stage.data!r} can be trained "
-            f"on ({reasons}); max_length is {stage.max_length} tokens, image tokens included"
+            f"stage '{stage.name}': none of the first {counted(own.read, 'row')} of data = {stage.data!r} can be "
+            f"trained on ({reasons}); max_length is {counted(stage.max_length, 'token')}, image tokens included"
         )
     complete = own.read < SAMPLED_ROWS or total is None
     parts = [(1 - sum(stage.replay.values()), own)]
@@ -128,7 +129,7 @@ def of_stage(recipe: Recipe, run: Path, stage: Stage, outline: Any, processor: A
         rows=_trained(stage, own, None if complete else total),
         own_tokens=amounts[0][1][0],
         **dict(zip(_AMOUNTS, means, strict=True)),
-        basis="all rows" if complete else f"the first {own.read:,} rows",
+        basis="all rows" if complete else f"the first {counted(own.read, 'row')}",
         is_bound=False,
     )
 

@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from distill.chat_templates import with_fixed_date
+from distill.counted_nouns import counted
 from distill.data.images import image_files
 from distill.errors import ImageError, ModelError, first_line
 from distill.machine import gpu_memory, hub
@@ -259,7 +260,7 @@ class EmbeddedTeacher:
             return Completion(error=f"refused_request: {error}")
         tokens = inputs["input_ids"].shape[1]
         if tokens > self._context:
-            return Completion(error=f"refused_request: {tokens} tokens in a context of {self._context}")
+            return Completion(error=f"refused_request: {counted(tokens, 'token')} in a context of {self._context}")
         ids, values = given_texts.log_probabilities(self.model, inputs, len(ends), self.teacher.logprobs)
         return Completion(
             text=given,

@@ -24,6 +24,7 @@ import orjson
 
 from distill.artifacts.files import storage_errors
 from distill.artifacts.layout import BATCHES
+from distill.counted_nouns import counted
 from distill.errors import TeacherError
 from teacher.engines.circuit_breaker import Breaker
 from teacher.engines.connect import Done, EngineSettings, Get, ReadyRequests, task_group
@@ -154,7 +155,7 @@ class BatchEngine(HttpEngine):
                 failed[name] += bool(answers.completions)
                 if failed[name] >= self._rows.tries_needed(row, failure):
                     self._rows.blame(row)
-                    tries = f" ({failed[name]} batches, others passed)"
+                    tries = f" ({counted(failed[name], 'batch', 'batches')}, others passed)"
                     self._hand_on(open_requests.pop(name), Completion(error=f"{failure}{tries}"))
 
     def _hand_on(self, request: Request, completion: Completion) -> None:
@@ -194,7 +195,7 @@ class BatchEngine(HttpEngine):
             written = set(names)
             await self._start([each for each in requests if each.id in written])
         else:
-            self._settings.say(f"submitted batch {batch.batch} of {len(names):,} requests")
+            self._settings.say(f"submitted batch {batch.batch} of {counted(len(names), 'request')}")
         return batch, beyond, seen
 
     async def _write_file(
@@ -335,7 +336,7 @@ class BatchEngine(HttpEngine):
     def _note_missing(self, batch: SubmittedBatch, state: BatchState, answers: _BatchAnswers) -> None:
         missing = len(set(batch.ids) - answers.completions.keys() - answers.failures.keys())
         if missing:
-            self._settings.say(f"batch {batch.batch} ({state.status}) has no answer to {missing:,} requests")
+            self._settings.say(f"batch {batch.batch} ({state.status}) has no answer to {counted(missing, 'request')}")
             if not answers.completions:
                 detail = f"batch {batch.batch} ({state.status}) has no answers{state.errors and f': {state.errors}'}"
                 self._rows.failed(batch.name, Failure("server_error", detail))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from distill import redact
+from distill.counted_nouns import counted
 from distill.errors import TeacherError
 from teacher.engines.circuit_breaker import Breaker
 from teacher.engines.connect import ClientSettings, Done, Get, task_group
@@ -250,7 +251,11 @@ class ChatClient:
                     server = choose_other(self.replicas, request, server, time.monotonic())
                 if blamed:
                     self._servers.blame(row_failures.row)
-                    tries = f" ({row_failures.tries} tries, others passed)" if row_failures.tries else ""
+                    tries = (
+                        f" ({counted(row_failures.tries, 'try', 'tries')}, others passed)"
+                        if row_failures.tries
+                        else ""
+                    )
                     return [Completion(error=f"{failure}{tries}")]
                 server.in_flight += len(request.parts)
                 answers, body, next_failure = await self._try(

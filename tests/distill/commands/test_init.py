@@ -82,7 +82,7 @@ def test_nothing_is_written_over_without_force_and_the_source_never(tmp_path: Pa
         ("gone.csv", "missing_image: 1; row 1"),
         ("twice.csv", "more than one column has the name 'image'"),
         ("one.csv", "--test 0.1 of 2 rows is 0 rows"),
-        ("few", "few: --test 0.1 of 6 rows is 1 rows"),
+        ("few", "few: --test 0.1 of 6 rows is 1 row"),
     ],
 )
 def test_data_that_cannot_be_used_is_a_plain_error_and_leaves_nothing_behind(

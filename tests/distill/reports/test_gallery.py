@@ -90,7 +90,7 @@ def test_large_photographs_take_fewer_pixels_but_keep_their_shape(tmp_path: Path
 def test_a_picture_that_cannot_be_read_any_more_is_left_out_and_counted(tmp_path: Path):
     gone = ImageRef(sha256="0" * 64, path=str(tmp_path / "gone.png"))
     page = gallery.fitted(drawn, [card(images=(gone,)), card(images=())])
-    assert "1 images could not be read" in page
+    assert "1 image could not be read" in page
     assert page.count("image left out") == 1 and page.count("no image") == 1
 
 

@@ -4,9 +4,8 @@ import sys
 
 import pytest
 
-from distill.checks.results import CheckReport, problem, warning
 from distill.reports import text_table
-from distill.reports.text_table import counted, short_number, table
+from distill.reports.text_table import short_number, table
 
 
 @pytest.mark.parametrize(
@@ -15,14 +14,6 @@ from distill.reports.text_table import counted, short_number, table
 )
 def test_a_number_has_three_digits_and_the_letter_of_its_size(value: float, text: str) -> None:
     assert short_number(value) == text and "e+" not in short_number(value)
-
-
-def test_one_thing_has_its_singular() -> None:
-    assert [counted(n, "reply", "replies") for n in (0, 1, 2_000)] == ["0 replies", "1 reply", "2,000 replies"]
-    results = [problem("a", "b", "c"), warning("a", "b", "c")]
-    assert CheckReport(recipe="r", run="x", results=results, seconds=1.0).summary == (
-        "r: 1 problem, 1 warning, 0 not checked, 0 ok (1.0 s)"
-    )
 
 
 HEAD, ROWS = ("arm", "n", "what it is"), [("distilled", 36, "the reference"), ("random", 7, "as many tokens " * 8)]

@@ -203,7 +203,7 @@ def test_tokens_that_the_processor_does_not_announce_are_an_error(world, tmp_pat
     ref = rows[0].images[0]
     store.expansion(ref, PIXELS)
     store._expansions = {size: ids[:-2] for size, ids in store._expansions.items()}
-    with pytest.raises(ModelError, match=r"makes 4 tokens of 1 images, its processor writes"):
+    with pytest.raises(ModelError, match=r"makes 4 tokens of 1 image, its processor writes"):
         tokens(model, parts, store, encoder, [ref], tmp_path)
 
 

@@ -137,7 +137,7 @@ def test_a_text_that_a_server_wrote_differently_at_the_edges_is_the_same_text(tm
 
 def test_a_run_without_any_distribution_is_refused(tmp_path: Path) -> None:
     generate = journal(tmp_path, record("a", RATIONALE, stored=False))
-    with pytest.raises(DataError, match=r"0 of the 1 traces to learn from have log-probabilities.*set logprobs"):
+    with pytest.raises(DataError, match=r"0 of the 1 trace to learn from have log-probabilities.*set logprobs"):
         collect(
             generate, [TraceRow("a", response(RATIONALE, "4"))], top_k=K, decode=decode, folder=tmp_path / "table"
         )
