@@ -10,6 +10,11 @@ _MOST: Final = 1_000
 _SHOWN: Final = 200
 
 
+def page_message(error: Exception) -> str:
+    """The message of an error as the page shows it: a person there gives a label again, and runs no command."""
+    return redact.message(str(error)).replace("run the same command again", "then do it again on this page")
+
+
 class RefusalLog:
     """The refusals of one server. Equal ones are written the 1st, 2nd, 4th, 8th time and so on."""
 

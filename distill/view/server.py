@@ -22,7 +22,6 @@ import duckdb
 import orjson
 from aiohttp import web
 
-from distill import redact
 from distill.artifacts.integrity import require_run
 from distill.commands.ask import AFTER, BEFORE, TEACHER
 from distill.data.images import image_files
@@ -35,7 +34,7 @@ from distill.types import ImageRef
 from distill.view.asking import Asking
 from distill.view.facets import FACETS
 from distill.view.policy import compare_policy, policy, write_policy
-from distill.view.refusals import ConnectionLog, RefusalLog
+from distill.view.refusals import ConnectionLog, RefusalLog, page_message
 from distill.view.student_facts import ReplyQuery, Students
 from distill.view.trace_facts import trace_facts
 from distill.view.trace_table import Query, TraceTable
@@ -179,9 +178,9 @@ class ViewServer:
         except web.HTTPException as error:
             response = _Failure(error.status, error.reason)
         except (StaleError, BusyError) as error:  # the run is being changed; the same request may be answered later
-            response = _Failure(409, redact.message(str(error)))
+            response = _Failure(409, page_message(error))
         except DistillError as error:
-            response = _Failure(400, redact.message(str(error)))
+            response = _Failure(400, page_message(error))
         except ConnectionError:  # the client has closed the connection
             response = _Failure(400, "the connection ended before the whole request was there")
         if isinstance(response, _Failure):

@@ -1,5 +1,6 @@
 """The log of a run says why its page's server refused a request; a page that goes away costs the others nothing."""
 
+import errno
 import shutil
 import socket
 import threading
@@ -153,6 +154,23 @@ def test_a_run_that_is_filtered_at_this_moment_is_a_conflict(run: Path) -> None:
         (run / "filter" / MANIFEST).unlink()
         status, told, _ = visitor.ask("/api/policy", {"rules": rules, "per_question": None})
         assert status == 409 and "run `distill filter` first" in told["error"]
+
+
+def test_a_label_that_the_disk_refuses_has_a_next_step_for_the_page(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with viewed(run) as (visitor, _):
+        trace = visitor.ask("/api/traces")[1]["rows"][0]["id"]
+        label = {"trace": trace, "label": "wrong"}
+        with monkeypatch.context() as patched:
+            patched.setattr("distill.artifacts.journal.os.fsync", full)
+            status, told, _ = visitor.ask("/api/labels", label)
+        assert status == 400 and "free space" in told["error"] and "command" not in told["error"]
+        assert told["error"].endswith("and then do it again on this page")
+        assert visitor.ask("/api/labels", label)[0] == 200
 
 
 def test_only_what_a_person_wrote_has_a_limit_of_time(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
