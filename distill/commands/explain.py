@@ -8,7 +8,7 @@ positions of records, it searches the teacher's journals. Computes nothing. How 
 """
 
 import glob
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,13 @@ from rapidfuzz.distance import Prefix
 
 from distill.artifacts import layout
 from distill.artifacts.json_lines import read_record, records_holding
+from distill.artifacts.manifest import Manifest
 from distill.commands.explain_scores import student_replies, visual_weights
 from distill.commands.explain_text import Explanation, Family, Twin, as_text, fate
 from distill.counted_nouns import counted
 from distill.damaged_runs import damage_named
 from distill.errors import DataError
-from distill.recipe.sections.filter import PAIRS
+from distill.recipe.sections.filter import PAIRS, SIGNAL_NAMES
 from distill.recipe.sections.rounds import REPLY
 from distill.trace_records.trace_lines import trace_fault
 
@@ -81,7 +82,8 @@ def gather(run: Path, trace_id: str) -> Explanation:
     side_tables = _side_tables(folder) if decided else {}
     of_question = tables.rows(signals, "sample_id = $1", sample_id) if signals else []
     own = next((row for row in of_question if row["id"] == name), None)
-    families = _families(tables, own, signals, side_tables, name, sample_id) if own else ()
+    families = _families(tables, own, signals, side_tables, name, sample_id) if own else []
+    families += _without_table(families, _asked_families(folder)) if own else []
     standing = (
         _dataset_rows(tables, folder / layout.DATASET, name, sample_id) if decided and planned_row["selected"] else ()
     )
@@ -225,8 +227,8 @@ def _families(
     side_tables: dict[str, list[Path]],
     trace_id: str,
     sample_id: str,
-) -> tuple[Family, ...]:
-    """Every family of signals with its values: what was not measured has no state."""
+) -> list[Family]:
+    """The families of signals that the tables have, with their values: what was not measured has no state."""
     made_by = orjson.loads((pq.read_schema(signals[0]).metadata or {}).get(b"extractors", b"{}"))
     rows = [own]
     for paths in side_tables.values():
@@ -240,10 +242,27 @@ def _families(
                 families.append((column.removesuffix(_STATE), value, {}))
             elif column not in _NO_VALUES and families:
                 families[-1][2][column] = value
-    return tuple(
-        Family(name=name, state=state, values=values, made_by=made_by.get(name, {}))
+    asked = {*made_by, *side_tables}
+    return [
+        Family(name=name, state=state, values=values, made_by=made_by.get(name, {}), asked=name in asked)
         for name, state, values in families
-    )
+    ]
+
+
+def _without_table(there: Sequence[Family], asked: Collection[str]) -> list[Family]:
+    """The project's families that no table has: not asked for, or there was no trace to measure."""
+    known = {family.name for family in there}
+    return [
+        Family(name=name, state=None, values={}, made_by={}, asked=name in asked)
+        for name in SIGNAL_NAMES
+        if name not in known
+    ]
+
+
+def _asked_families(folder: Path) -> Collection[str]:
+    """The families that the finished filter stage was asked for; none where it is unfinished."""
+    made = Manifest.read(folder)
+    return () if made is None else made.fields.get("filter.signals", ())
 
 
 def _duplicates(of_question: list[dict[str, Any]], trace_id: str) -> tuple[Twin, ...]:

@@ -13,17 +13,25 @@ import orjson
 _WIDTH = 100
 _LISTED = 20
 _DIGEST_CHARACTERS = 12
+_WHY_NO_VALUE = {
+    "student": " (filter.student.per_teacher chose other traces)",
+    "judge": " (it is only for answers that are left undecided)",
+    "human": " (no person has labelled it)",
+}
+"""Why one trace has no value of a family that others have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """One family of signals on one trace. `state` is None where the family was not measured."""
+    """One family of signals on one trace. `state` is None where the trace has no value of it."""
 
     name: str
     state: str | None
     values: Mapping[str, Any]
     made_by: Mapping[str, Any]
     """Version and parameters of the extractor."""
+    asked: bool
+    """Whether the recipe asks for the family."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,9 +166,11 @@ def _measured(explanation: Explanation) -> str:
         if family.state != "ok":
             values = [(name, value) for name, value in values if value != "-"]
         blocks.append(textwrap.indent(_pairs(values), "    "))
-    absent = [family.name for family in explanation.families if family.state is None]
-    if absent:
-        blocks.append(f"  not measured: {', '.join(absent)}")
+    absent = [family for family in explanation.families if family.state is None]
+    without = [f"{family.name}{_WHY_NO_VALUE.get(family.name, '')}" for family in absent if family.asked]
+    not_asked = [family.name for family in absent if not family.asked]
+    blocks += [f"  measured, but not for this trace: {', '.join(without)}"] if without else []
+    blocks += [f"  not measured, because filter.signals lacks them: {', '.join(not_asked)}"] if not_asked else []
     return "\n".join(["signals", *(block for block in blocks if block)]) if blocks else ""
 
 

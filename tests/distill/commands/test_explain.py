@@ -8,6 +8,8 @@ from worlds.run_fixtures import generate_folder, recipe, sample, small_world, tr
 
 from distill.commands.explain import explain_trace, gather
 from distill.errors import DataError
+from distill.recipe.sections.filter import SIGNAL_NAMES
+from distill.trace_records.human_labels import LabelJournal
 from filters.apply import apply
 from filters.dataset.exports import export
 from filters.signals import registry, schema
@@ -23,6 +25,10 @@ def world(tmp_path_factory):
     generate_folder(folder / "run", samples, traces)
     apply(recipe(folder, "[filter.select]\nper_question = 1\n"), folder / "run")
     return folder / "run", samples, traces
+
+
+def _values(known):
+    return {name: value for family in known.families for name, value in family.values.items()}
 
 
 def copied(world, folder, name="run"):
@@ -98,7 +104,7 @@ def test_near_duplicates_across_the_run_come_with_their_similarity(tmp_path):
     best, *others = sorted(traces, key=lambda item: item.id)
     known = gather(run, others[0].id)
     assert [(twin.id, twin.preferred) for twin in known.twins] == [(best.id, True), (others[1].id, False)]
-    assert known.twins[0].similarity == known.families[-1].values["corpus_jaccard"] > 0.9
+    assert known.twins[0].similarity == _values(known)["corpus_jaccard"] > 0.9
     shown = f"near duplicates across the run\n  {best.id}  similarity {known.twins[0].similarity:.3f}"
     assert shown in explain_trace(run, others[0].id)
     assert {twin.id for twin in gather(run, best.id).twins} == {item.id for item in others}
@@ -118,7 +124,32 @@ def test_a_side_table_is_joined_by_trace_or_by_sample(world, tmp_path):
     (run / "filter/manifest.json").unlink()
     text = explain_trace(run, traces[0].id)
     assert "  critic: ok\n    critic_note  fine" in text and "  place: ok\n    place_name  attic" in text
-    assert re.search("  not measured: .*place", explain_trace(run, traces[-1].id))
+    assert "  measured, but not for this trace: place\n" in explain_trace(run, traces[-1].id)
+
+
+def test_every_family_without_a_value_is_listed_with_the_reason(world, tmp_path):
+    run, _, traces = copied(world, tmp_path)
+    text = explain_trace(run, traces[0].id)
+    line = "  not measured, because filter.signals lacks them: "
+    listed = next(row for row in text.splitlines() if row.startswith(line)).removeprefix(line).split(", ")
+    measured = [family.name for family in gather(run, traces[0].id).families if family.state is not None]
+    assert sorted([*listed, *measured]) == sorted(SIGNAL_NAMES)
+    assert {"student", "judge", "human", "ocr", "question"} <= {*listed} and "measured, but" not in text
+
+
+def test_a_trace_without_a_label_says_so_where_others_have_one(tmp_path):
+    samples = [sample("How many?", "4")]
+    traces = [trace(samples[0], k=k, reasoning=f"I count {word}.") for k, word in enumerate(("here", "there"))]
+    run = generate_folder(tmp_path / "run", samples, traces).parent
+    journal = LabelJournal(run)
+    asked = recipe(tmp_path, '[filter]\nsignals = ["answer", "format", "repetition", "human"]\n')
+    apply(asked, run)
+    assert "for this trace: human (no person has labelled it)" in explain_trace(run, traces[0].id)
+    journal.add({"trace": traces[0].id, "label": "correct"})
+    journal.close()
+    apply(asked, run, fresh=True)
+    assert "human_verdict  correct" in explain_trace(run, traces[0].id)
+    assert "for this trace: human (no person has labelled it)" in explain_trace(run, traces[1].id)
 
 
 def test_where_a_selected_trace_went_and_which_arms_contain_it(world, tmp_path):
