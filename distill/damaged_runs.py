@@ -17,11 +17,11 @@ from distill.artifacts.files import Output, file_sha256
 from distill.artifacts.integrity import CHANGED, MISSING, changed, digested, is_whole
 from distill.artifacts.json_lines import BLANK, Check, Damaged, no_check, scan
 from distill.artifacts.manifest import MANIFEST, Manifest
-from distill.counted_nouns import counted
 from distill.errors import DataError, DistillError
 from distill.local_paths import as_argument
 from distill.run_log import LOG, OLDER
 from distill.trace_records.trace_lines import trace_fault
+from distill.word_tables import counted
 
 _SKIPPED = (layout.CHECKPOINTS, layout.CACHE, "previous")
 _RECORDS = (

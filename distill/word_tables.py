@@ -1,4 +1,5 @@
-"""Tables of words, units and phrases: each is a TOML file beside the module that reads it, and has its name."""
+"""Tables of words, units and phrases: each is a TOML file beside the module that reads it, and has its name. And a
+number with its noun, as messages, summaries, reports and pages print it."""
 
 import re
 import tomllib
@@ -28,3 +29,8 @@ def compile_listed(pattern: str, parts: Mapping[str, str] | None = None) -> re.P
     for name, part in (parts or {}).items():
         pattern = pattern.replace(f"{{{name}}}", part)
     return re.compile(pattern.replace("\n", ""))
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """A number with its noun, in the singular for one; `plural` where it takes no s, or brings its verb with it."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"

@@ -35,7 +35,6 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import Output
 from distill.artifacts.layout import dataset_file_rows
 from distill.artifacts.manifest import canonical, fingerprint
-from distill.counted_nouns import counted
 from distill.data.images.image_files import SHARE
 from distill.errors import DataError
 from distill.local_paths import is_store_address
@@ -47,6 +46,7 @@ from distill.units.commits import Attempt, Unit, append_piece, committed_units, 
 from distill.units.run_state import DATASET_STEP
 from distill.units.stored_stage import finished_place
 from distill.units.unit_queue import UnitQueue
+from distill.word_tables import counted
 from filters.dataset.writer import SCHEMA, Row, RowsTask, read_rows, row_groups, rows_task, write_files
 from filters.decision_units import DECISION_UNITS, SelectedTraces
 from filters.placed_rows import FILE, PLACE, add_signals, read_rows_of, rows_in_files, with_signals

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from distill.artifacts.layout import DECISIONS
 from distill.artifacts.manifest import canonical, fingerprint
-from distill.counted_nouns import counted
 from distill.errors import require_rows
 from distill.machine.thread_map import thread_map
 from distill.recipe.recipe import Recipe
@@ -31,6 +30,7 @@ from distill.recipe.sections.filter import Select
 from distill.units.agent_record import AgentRecord
 from distill.units.commits import Attempt, Unit, append_piece, read_file
 from distill.units.stored_run import finished_commit, write_object
+from distill.word_tables import counted
 from filters.decisions.decide import decide, merge, mixed
 from filters.decisions.rules import Condition
 from filters.placed_rows import ID, PLACE

@@ -21,12 +21,12 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.files import atomic_path
 from distill.artifacts.manifest import fingerprint
-from distill.counted_nouns import counted
 from distill.data import reader
 from distill.data.arrow import read_columns, table_of
 from distill.data.images.file_statuses import file_statuses
 from distill.recipe.recipe import Recipe
 from distill.types import Sample
+from distill.word_tables import counted
 from filters.matching import image_match, test_sets
 from filters.signals.families import contamination
 

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.files import Output, file_sha256
 from distill.artifacts.manifest import canonical, fingerprint
-from distill.counted_nouns import counted
 from distill.errors import require_rows
 from distill.machine.thread_map import thread_map
 from distill.types import Sample
@@ -21,6 +20,7 @@ from distill.units.commits import Unit, read_file
 from distill.units.run_state import DATASET_STEP
 from distill.units.stored_run import finished_commit
 from distill.units.stored_stage import parse_files, pull_file
+from distill.word_tables import counted
 from filters.dataset.writer import DatasetTask, Written, file_name
 from filters.dataset_units import (
     BY_FILE,

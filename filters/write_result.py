@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 from distill.artifacts.files import Output, describe, write_json, write_text
 from distill.artifacts.layout import ARM_DATASETS, DATASET, DECISIONS, HEALTH, REPORT
 from distill.artifacts.manifest import Manifest
-from distill.counted_nouns import counted
 from distill.diagnosis.row_groups import as_fields
 from distill.errors import NothingKept, RecipeError, require_rows
 from distill.machine.memory import give_back_memory
 from distill.recipe.recipe import Recipe
 from distill.reports import findings
 from distill.trace_records.human_labels import TraceLabel, compare_with_judge
+from distill.word_tables import counted
 from filters.dataset import ablation_sets, card_facts, exports, writer
 from filters.dataset.card import Described, render_card
 from filters.decisions import dataset_checks, decide, diagnosis, diagnosis_facts, funnel

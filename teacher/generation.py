@@ -17,7 +17,6 @@ from distill.artifacts.damaged_lines import count_damaged
 from distill.artifacts.files import Output
 from distill.artifacts.layout import SAMPLES
 from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, versions
-from distill.counted_nouns import counted
 from distill.data.images import image_files
 from distill.errors import CircuitOpen, DataError, DistillError, ImageError, TeacherError
 from distill.local_paths import is_store_address
@@ -25,6 +24,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.teachers import Teacher
 from distill.types import Outcome, ProgressCallback, unwatched
+from distill.word_tables import counted
 from teacher.engines.connect import EngineSettings, engine_settings
 from teacher.engines.http.batch_records import BatchRecords
 from teacher.engines.provenance import record_engine

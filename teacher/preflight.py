@@ -15,11 +15,11 @@ from pathlib import Path
 from distill.artifacts.files import locked
 from distill.artifacts.layout import SAMPLES
 from distill.artifacts.manifest import finished
-from distill.counted_nouns import counted
 from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
 from distill.reports.text_table import short_number, table
 from distill.types import ProgressCallback, Sample, unwatched
+from distill.word_tables import counted
 from teacher import checks
 from teacher.estimate import (
     Amount,

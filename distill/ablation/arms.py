@@ -11,7 +11,6 @@ from typing import Any
 from distill.ablation import methods
 from distill.ablation.drafts import Arm, Budget, Draft, Impossible, number, part_of
 from distill.artifacts.manifest import flatten
-from distill.counted_nouns import counted
 from distill.errors import RecipeError
 from distill.extensions import ARMS, FAILURES, call, call_fault, describe, load
 from distill.recipe.loading import derived_recipe, given_values, put
@@ -19,6 +18,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.ablate import EQUAL_SECONDS, REFERENCE
 from distill.recipe.sections.eval import BASE
 from distill.recipe.sections.stages import Stage, is_traces, lineage
+from distill.word_tables import counted
 
 STUDENT = "student"
 """Name of the measured student in the run of each arm; as all have the same, equal students are asked once."""

@@ -20,7 +20,6 @@ from distill.ablation.drafts import Arm, Budget
 from distill.artifacts.files import write_bytes
 from distill.artifacts.layout import ARMS, POWER, RESULTS, SHARED
 from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint
-from distill.counted_nouns import counted
 from distill.data import reader
 from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
@@ -28,6 +27,7 @@ from distill.recipe.sections.ablate import REFERENCE, Claim
 from distill.recipe.sections.eval import BASE
 from distill.recipe.sections.stages import is_traces, lineage
 from distill.stats.paired_effects import Deviations, planned_detectable
+from distill.word_tables import counted
 
 LEVEL = 0.05
 ASSUMED = {"seed": 0.01, "question": 0.2, "rest": 0.4}

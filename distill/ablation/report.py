@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from distill.ablation.power import stated_texts
-from distill.counted_nouns import counted
 from distill.recipe.sections.data import MAX_PIXELS
 from distill.reports import gallery, html, metric_table, plots
 from distill.reports.metric_table import accuracy_estimate, interval, probability
 from distill.reports.plots import Series, percent
 from distill.types import Sample
+from distill.word_tables import counted
 from student.evaluation.error_breakdown import breakdown_table
 from student.inference.reply_metrics import columns
 

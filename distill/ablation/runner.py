@@ -23,7 +23,6 @@ from distill.ablation.power import keep_statement, seed_names
 from distill.artifacts.files import atomic_path, locked, write_text
 from distill.artifacts.layout import ABLATE, ARMS, POWER, RECIPE, SHARED, model_folder
 from distill.artifacts.manifest import MANIFEST, Manifest
-from distill.counted_nouns import counted
 from distill.errors import (
     ArmsFailed,
     DataError,
@@ -43,6 +42,7 @@ from distill.recipe.sections.stages import lineage
 from distill.teacher_fits import Fits, fit_values
 from distill.trace_records.human_labels import FILE as LABELS_FILE
 from distill.types import Progress, ProgressCallback, unwatched
+from distill.word_tables import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

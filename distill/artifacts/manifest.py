@@ -20,8 +20,8 @@ import orjson
 
 from distill import redact
 from distill.artifacts.files import Output, write_json
-from distill.counted_nouns import counted
 from distill.errors import DataError, StaleError
+from distill.word_tables import counted
 
 MANIFEST = "manifest.json"
 STAGES = ("generate", "filter", "train", "eval")

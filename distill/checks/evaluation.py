@@ -8,11 +8,11 @@ from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.checks.student import require_checkpoint
 from distill.checks.teachers import server_state
-from distill.counted_nouns import counted
 from distill.data import sources
 from distill.data.tables.hub_datasets import is_hub_name
 from distill.errors import DistillError
 from distill.recipe.sections.eval import AnyStudent
+from distill.word_tables import counted
 from student.evaluation import students
 from teacher.engines.http.remote_student import check_server
 from teacher.engines.vllm import export_server

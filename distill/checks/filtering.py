@@ -9,13 +9,13 @@ import pyarrow as pa
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.checks.student import require_checkpoint
-from distill.counted_nouns import counted
 from distill.errors import DistillError, RecipeError
 from distill.grounding.charts.chart_table import find_table
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.filter import DEFAULT_RULES, Filter
 from distill.wiring.model_signals import JUDGE, STUDENT, untuned_student
+from distill.word_tables import counted
 from filters.decisions import rules
 from filters.signals import registry
 from teacher.checks import require_placeholders

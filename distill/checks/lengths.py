@@ -6,12 +6,12 @@ from pathlib import Path
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, not_checked, problem, warning
 from distill.checks.student import can_be_outlined, encoder_of
-from distill.counted_nouns import counted
 from distill.errors import DistillError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import Stage, is_traces
 from distill.types import Sample
+from distill.word_tables import counted
 from student.data.rows import TrainingRow
 
 _FEW_FIT = 0.5

@@ -14,7 +14,6 @@ from distill.artifacts.manifest import MANIFEST, Manifest, finished
 from distill.checks.context import CheckContext
 from distill.checks.licences import LICENCES
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
-from distill.counted_nouns import counted
 from distill.data.source_images import require_same_images
 from distill.errors import DistillError, StaleError
 from distill.local_paths import is_store_address
@@ -23,6 +22,7 @@ from distill.object_store.recipe_stores import scratch_root
 from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.data import ASKED
 from distill.reports.text_table import byte_size
+from distill.word_tables import counted
 from filters.apply import require_same_policy
 from student.train import stage_fields
 from teacher.estimate import JournalSummary, TeacherUsage, forecast

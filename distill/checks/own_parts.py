@@ -15,7 +15,6 @@ import pyarrow as pa
 from distill.checks.context import CheckContext
 from distill.checks.ideal_traces import ideal_trace
 from distill.checks.results import CheckResult, fine, problem, warning
-from distill.counted_nouns import counted
 from distill.data import formats, sources
 from distill.data.formats import ParsedRow, RowError
 from distill.data.images import image_files
@@ -27,6 +26,7 @@ from distill.machine.processor_time import OutOfTime, processor_time
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ANSWER_TYPE_NAMES, ASKED, FORMAT_NAMES, DataSource
 from distill.types import BadRow, Sample, Trace
+from distill.word_tables import counted
 from filters.dataset import writer
 from filters.dataset.export_formats import FORMATS, DatasetRow, ExportFormat, ExportImage, chosen_formats
 from filters.dataset.exports import record_of

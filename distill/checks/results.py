@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from distill.counted_nouns import counted
+from distill.word_tables import counted
 
 State = Literal["problem", "warning", "not checked", "ok"]
 _ORDER: tuple[State, ...] = get_args(State)

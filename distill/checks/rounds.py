@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
-from distill.counted_nouns import counted
 from distill.errors import RecipeError
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.rounds import HELD_OUT
 from distill.rounds.round_recipes import with_teachers_of_round
+from distill.word_tables import counted
 
 
 def check_rounds(context: CheckContext) -> Iterator[CheckResult]:

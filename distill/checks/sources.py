@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from distill.checks.context import TEACHERS, TEST_SETS, CheckContext
 from distill.checks.results import CheckResult, fine, problem, warning
 from distill.checks.survey import Survey
-from distill.counted_nouns import counted
 from distill.data.tables.hub_datasets import check_hub, is_hub_name
 from distill.diagnosis import odd_images, usual_figures
 from distill.recipe.messages import did_you_mean
@@ -17,6 +16,7 @@ from distill.recipe.sections.teachers import OCR_CUES
 from distill.reports.findings import FEWEST
 from distill.reports.gold_faults import stated_types, told_answers, wrongly_typed
 from distill.stats.intervals import wilson
+from distill.word_tables import counted
 from filters.signals.families.language import UNKNOWN, guess_of
 from teacher.store.teacher_coverage import coverage_problems
 

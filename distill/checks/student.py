@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from distill import packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
-from distill.counted_nouns import counted
 from distill.errors import DistillError
 from distill.local_paths import from_home
 from distill.machine import hardware
@@ -17,6 +16,7 @@ from distill.planning.stage_times import stage_time
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import is_traces, lineage
 from distill.recipe.sections.student import Student
+from distill.word_tables import counted
 
 if TYPE_CHECKING:
     from student.data.encode import Encoder

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 
-from distill.counted_nouns import counted
 from distill.data import reader, sources
 from distill.data.images import image_files
 from distill.data.images.image_cells import RANGES
 from distill.errors import ImageError
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow, ImageRef, Sample
+from distill.word_tables import counted
 from filters.run_signals import question_duplicates
 
 KEPT = 512

@@ -15,12 +15,12 @@ from distill import packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.checks.teachers import ANSWER_S, ask_briefly, prompt_tokens, teacher_client, teachers_left
-from distill.counted_nouns import counted
 from distill.data.images import image_files
 from distill.errors import DistillError, ImageError
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.teachers import Teacher
 from distill.types import Sample
+from distill.word_tables import counted
 from teacher import checks
 from teacher.engines.http.chat_protocol import excerpt, parse_json
 from teacher.engines.http.connections import CONNECTION_ERRORS

@@ -16,11 +16,11 @@ from distill import packages
 from distill.checks.context import CheckContext
 from distill.checks.results import CheckResult, fine, not_checked, problem, warning
 from distill.checks.student import require_checkpoint
-from distill.counted_nouns import counted
 from distill.errors import DistillError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.teachers import Teacher
+from distill.word_tables import counted
 from teacher import checks
 from teacher.engines.connect import ClientSettings
 from teacher.engines.http.chat_protocol import api_key, excerpt, parse_json, request_headers, sampling_body

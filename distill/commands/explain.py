@@ -21,12 +21,12 @@ from distill.artifacts.json_lines import read_record, records_holding
 from distill.artifacts.manifest import Manifest
 from distill.commands.explain_scores import student_replies, visual_weights
 from distill.commands.explain_text import Explanation, Family, Twin, as_text, fate
-from distill.counted_nouns import counted
 from distill.damaged_runs import damage_named
 from distill.errors import DataError
 from distill.recipe.sections.filter import PAIRS, SIGNAL_NAMES
 from distill.recipe.sections.rounds import REPLY
 from distill.trace_records.trace_lines import trace_fault
+from distill.word_tables import counted
 
 _SHOWN = 5
 _FACTS = ("id", "sample_id", "teacher", "k", "domain", "outcome", "finish_reason", "hinted", "signal_errors")

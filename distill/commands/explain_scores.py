@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from distill.artifacts.json_lines import records_holding
 from distill.artifacts.layout import part_paths, rollouts_folder
 from distill.artifacts.manifest import MANIFEST, Manifest
-from distill.counted_nouns import counted
 from distill.trace_records import scores
+from distill.word_tables import counted
 
 _SETTING = "stage.visual."
 _WORD = re.compile(r"\S+")

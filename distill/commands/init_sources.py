@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 
 from distill.artifacts.layout import RECIPE
 from distill.commands import split
-from distill.counted_nouns import counted
 from distill.data import guessed_choices, guessed_columns, image_search, image_tables, reader, sources, table_search
 from distill.data.guessed_columns import ROLES, GuessedSource
 from distill.data.images.image_suffixes import OTHER_IMAGES, image_suffixes
@@ -26,6 +25,7 @@ from distill.errors import DataError, RecipeError
 from distill.recipe.loading import derived_recipe
 from distill.recipe.recipe import Recipe
 from distill.types import BadRow
+from distill.word_tables import counted
 
 SCHEMA = "recipe.schema.json"
 HUB = split.HUB

@@ -15,11 +15,11 @@ from distill.artifacts.integrity import digest_note, require_run
 from distill.artifacts.json_lines import Damaged, scan
 from distill.artifacts.layout import RECIPE
 from distill.artifacts.manifest import MANIFEST, Manifest
-from distill.counted_nouns import counted
 from distill.damaged_runs import Fault, Seen, faults, line_check
 from distill.errors import StorageError
 from distill.local_paths import as_argument
 from distill.reports.text_table import byte_size
+from distill.word_tables import counted
 
 
 def repair_run(run: Path, *, apply: bool = False) -> str:

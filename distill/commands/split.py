@@ -20,7 +20,6 @@ import tomli_w
 from distill.artifacts.files import storage_errors
 from distill.artifacts.journal import write_jsonl
 from distill.commands import split_files
-from distill.counted_nouns import counted
 from distill.data import formats, reader, sources
 from distill.data.images.base64_images import is_base64
 from distill.data.images.image_cells import BYTE_RANGE
@@ -31,6 +30,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import DataSource
 from distill.recipe.sections.eval import FEW_QUESTIONS
 from distill.types import BadRow, ImageRef, Sample
+from distill.word_tables import counted
 from filters.matching import image_match
 from filters.run_signals import question_duplicates
 

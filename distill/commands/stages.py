@@ -15,7 +15,6 @@ from distill import packages, run_log
 from distill.artifacts.layout import ABLATE, PROGRESS, RECIPE, REPORT
 from distill.commands import status
 from distill.commands.progress import watch
-from distill.counted_nouns import counted
 from distill.damaged_runs import damage_named
 from distill.errors import RecipeError
 from distill.planning.outdated import outdated_text
@@ -24,6 +23,7 @@ from distill.recipe.loading import find, load, recipes_folder
 from distill.recipe.recipe import Recipe
 from distill.refused_runs import left_no_run, recipe_left
 from distill.types import ProgressCallback, unwatched
+from distill.word_tables import counted
 
 if TYPE_CHECKING:
     from distill.ablation.runner import AskedArms

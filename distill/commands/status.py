@@ -15,13 +15,13 @@ from distill.artifacts.damaged_lines import count_damaged
 from distill.artifacts.integrity import changed, require_run
 from distill.artifacts.layout import ABLATE, EVAL_METRICS, HEALTH, PARTS, PROGRESS, REPORT, RESULTS, stage_folders
 from distill.artifacts.manifest import STAGES, Manifest
-from distill.counted_nouns import counted
 from distill.local_paths import as_argument
 from distill.planning.outdated import outdated_text
 from distill.reports.findings import FEWEST, as_text, read_findings
 from distill.reports.text_table import byte_size, difference, interval, percent, table
 from distill.rounds.results import read_results, rounds_text
 from distill.types import Outcome
+from distill.word_tables import counted
 
 if TYPE_CHECKING:
     from student.inference.reply_metrics import Metric

@@ -12,7 +12,6 @@ from distill.artifacts.files import locked, write_text
 from distill.artifacts.manifest import Manifest
 from distill.commands.progress import duration, watch
 from distill.commands.status import FUNNEL, damage, funnel, is_over, run_status, status_fields
-from distill.counted_nouns import counted
 from distill.damaged_runs import damage_named
 from distill.errors import InputError, StaleError
 from distill.local_paths import as_argument
@@ -29,6 +28,7 @@ from distill.units.run_state import RunState, read_run_state
 from distill.units.stored_run import finished_plan, own_scratch, pull_generate
 from distill.units.stored_stage import pull_stage
 from distill.units.unfinished_stage import pull_newest
+from distill.word_tables import counted
 
 _PULLED_FROM = ".pulled_from"
 """The address of a run that a folder does not have in whole yet."""

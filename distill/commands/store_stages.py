@@ -29,7 +29,6 @@ from distill.commands.store_runs import (
     store_command,
 )
 from distill.commands.whole_run import not_evaluated, require_fit
-from distill.counted_nouns import counted
 from distill.errors import RecipeError
 from distill.local_paths import as_argument
 from distill.machine.child_process import interrupt
@@ -43,6 +42,7 @@ from distill.units.run_state import read_agents
 from distill.units.stored_run import own_scratch, pull_generate, pull_manifest
 from distill.units.stored_stage import pull_file, pull_stage, stage_files
 from distill.units.unfinished_stage import attempts, copied_to_store, pull_newest
+from distill.word_tables import counted
 from student.distributed import own_disks, processes
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import orjson
 
-from distill.counted_nouns import counted
 from distill.data.gold_answers import RowError as RowError
 from distill.data.gold_answers import golds as golds
 from distill.data.gold_answers import votes
@@ -41,6 +40,7 @@ from distill.errors import DataError
 from distill.extensions import DATA_FORMATS, FAILURES, Extension, call, call_fault, describe, load_once
 from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.data import DataSource
+from distill.word_tables import counted
 
 CHOICES = (
     *("choices", "options", "Choices", "Options", "answer_choices", "multiple_choices", "multiple_choice_options"),

@@ -7,7 +7,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
-from distill.counted_nouns import counted
 from distill.data import sources
 from distill.data.formats import NO_CHOICES, choices_of
 from distill.data.gold_answers import RowError
@@ -15,6 +14,7 @@ from distill.data.row_values import LETTERS, Choices, choice_columns, whole_numb
 from distill.data.sources import SourceRow, SourceTable
 from distill.data.tables.table_rows import write_rows
 from distill.errors import DataError
+from distill.word_tables import counted
 
 _CHOICES = re.compile(
     r"((answer|multiple|mc)?[ _.-]?(choice|option|candidate)s?|opciones|antworten|antwortmöglichkeiten)"

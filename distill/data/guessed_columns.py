@@ -13,7 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from distill.counted_nouns import counted
 from distill.data import sources
 from distill.data.formats import ASKING, CHOICES, TURNS, choices_of, images_within, readable_rows, speaker_of
 from distill.data.gold_answers import RowError
@@ -32,6 +31,7 @@ from distill.data.sources import SourceRow, SourceTable
 from distill.data.tables.table_kinds import KINDS, suffix_of
 from distill.errors import DataError, ImageError
 from distill.recipe.sections.data import DataSource
+from distill.word_tables import counted
 
 ROLES = ("image", "question", "answer")
 _NAMES = {

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from distill.counted_nouns import counted
 from distill.data import sources
 from distill.data.images.image_suffixes import image_suffixes
 from distill.data.row_values import parse_json_list
 from distill.data.sources import SourceRow, SourceTable
 from distill.data.tables.table_rows import write_rows
+from distill.word_tables import counted
 
 _ZIP_HEAD: Final = 30
 """Bytes of the head of a member, before its name and its extra field, whose lengths are the last two numbers."""

@@ -20,7 +20,6 @@ import numpy as np
 
 from distill.artifacts.compact_map import CompactMap
 from distill.artifacts.manifest import fingerprint
-from distill.counted_nouns import counted
 from distill.data import formats, sample_files, source_answer_types, sources
 from distill.data.gold_answers import RowError
 from distill.data.grown_sources import content_files, file_state
@@ -35,6 +34,7 @@ from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED, FORMAT_NAMES, DataSource
 from distill.types import BadRow, ImageRef, Sample
+from distill.word_tables import counted
 
 _THREADS = min(4, os.cpu_count() or 1)
 _REQUESTS = 32

@@ -11,12 +11,12 @@ from typing import Any
 
 import orjson
 
-from distill.counted_nouns import counted
 from distill.data.gold_answers import RowError
 from distill.data.source_answer_types import answer_type_of
 from distill.data.tables.exact_json import RepeatedKeyError, parse_json
 from distill.recipe.messages import did_you_mean
 from distill.recipe.sections.data import ANSWER_TYPE_NAMES, DataSource
+from distill.word_tables import counted
 
 PLACEHOLDER = "<image>"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

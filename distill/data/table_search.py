@@ -11,12 +11,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from distill.counted_nouns import counted
 from distill.data import guessed_columns, sources
 from distill.data.sources import SourceRow, SourceTable
 from distill.data.tables.table_kinds import KINDS, suffix_of
 from distill.data.tables.table_rows import write_rows
 from distill.errors import DataError
+from distill.word_tables import counted
 
 SPLITS = ("train", "training", "validation", "valid", "val", "dev", "testmini", "test")
 """The split whose rows are used: the first one that a table has."""

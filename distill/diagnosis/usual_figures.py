@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from distill.counted_nouns import counted
 from distill.diagnosis.row_features import form, script, words
 from distill.recipe.usual_values import usual_text
 from distill.reports.findings import FEWEST, Certainty, Finding, is_above, share
 from distill.types import Sample
+from distill.word_tables import counted
 
 ODD_CHARACTERS: Final = re.compile(
     r"\ufffd|Ã[\x80-\xbf©¨¼¶¤]|â€|&(?:nbsp|amp|lt|gt|quot|#\d+);|</?(?:br|p|div|span|b|i|td|tr)\s*/?>|\\u[0-9a-f]{4}"

@@ -15,10 +15,10 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from distill.counted_nouns import counted
 from distill.errors import DistillError, first_line
 from distill.machine.process_pool import ProcessLost
 from distill.placement.node_processes import Ranks, first_cause, free_port, run_processes
+from distill.word_tables import counted
 
 STOP_S = 60.0
 """Seconds that agents have to seal and end their claims when the command is stopped."""

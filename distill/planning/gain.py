@@ -18,7 +18,6 @@ import orjson
 from distill.artifacts.integrity import require_finished
 from distill.artifacts.layout import DECISIONS, GAIN, model_folder, part_paths
 from distill.artifacts.manifest import Manifest
-from distill.counted_nouns import counted
 from distill.errors import DataError, RecipeError, StaleError
 from distill.local_paths import run_command
 from distill.recipe.recipe import Recipe
@@ -26,6 +25,7 @@ from distill.recipe.sections.stages import Stage, learns_rationales, lineage
 from distill.stats.gain_model import GainModel, Prediction
 from distill.teacher_fits import TOKENS, fit_values
 from distill.types import ProgressCallback, unwatched
+from distill.word_tables import counted
 
 MODEL_FILE = Path(__file__).with_name("gain_model.json")
 FEWEST_TRACES = 100

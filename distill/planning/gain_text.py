@@ -3,9 +3,9 @@
 from dataclasses import asdict
 from typing import Any
 
-from distill.counted_nouns import counted
 from distill.planning.gain import ALL, FEWEST_TRACES, ExpectedGain, TeacherGain
 from distill.reports.text_table import interval, percent, table
+from distill.word_tables import counted
 
 _LEAST_TAUGHT = 0.5
 """Share of the questions, and of the traces that a reply can hold."""

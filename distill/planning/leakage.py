@@ -18,13 +18,13 @@ from distill.artifacts.files import locked
 from distill.artifacts.integrity import learned_from
 from distill.artifacts.layout import LEAKAGE, train_data_folder
 from distill.artifacts.manifest import Manifest
-from distill.counted_nouns import counted
 from distill.errors import DataError, DataOverlap
 from distill.planning.compared_sources import evaluation_sources, training_sources
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import TRACES
 from distill.reports.text_table import table
+from distill.word_tables import counted
 from filters import source_overlap
 from filters.source_overlap import Overlap
 

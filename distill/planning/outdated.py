@@ -13,13 +13,13 @@ from typing import Any
 from distill.artifacts.integrity import is_student, learned_from, traces_digest
 from distill.artifacts.layout import IMAGES, RECIPE, stage_folders
 from distill.artifacts.manifest import Manifest, changes, flatten
-from distill.counted_nouns import counted
 from distill.errors import DataError, RecipeError
 from distill.recipe.effects import affecting
 from distill.recipe.loading import load
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import SIGNAL_NAMES
 from distill.trace_records.human_labels import read_labels
+from distill.word_tables import counted
 from student.training.noted_fields import decisive
 
 _TRACES = "generate.outputs"

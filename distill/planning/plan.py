@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from distill.counted_nouns import counted
 from distill.errors import RecipeError
 from distill.local_paths import as_argument
 from distill.machine import hardware
@@ -18,6 +17,7 @@ from distill.planning.stage_times import StageTime, advice, on_card
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.reports.text_table import short_number, table, time_span
+from distill.word_tables import counted
 
 _TIMES = ("time at least", "expected")
 _TIMES_NOTE = (

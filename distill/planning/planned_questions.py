@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from distill.artifacts.layout import PLAN_STATE, SAMPLES
-from distill.counted_nouns import counted
 from distill.local_paths import is_store_address
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
+from distill.word_tables import counted
 
 
 def _made_from(run: Path) -> Mapping[str, Any] | None:

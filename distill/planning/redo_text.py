@@ -11,7 +11,6 @@ from typing import Any
 
 from distill.artifacts.layout import ABLATE, ARMS, ROUNDS, ROUNDS_RESULTS
 from distill.artifacts.manifest import Manifest
-from distill.counted_nouns import counted
 from distill.damaged_runs import damage_named
 from distill.planning.finished_traces import traces_of_teacher
 from distill.planning.outdated import other_versions, outdated_text
@@ -23,6 +22,7 @@ from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.stages import lineage
 from distill.recipe.sections.teachers import Teacher
 from distill.reports.text_table import table, time_span
+from distill.word_tables import counted
 from teacher.engines.provenance import changed_files
 
 _WIDTH = 30

@@ -16,7 +16,6 @@ from typing import Any
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import SAMPLES, SIGNALS, dataset_file_rows
 from distill.artifacts.manifest import Manifest
-from distill.counted_nouns import counted
 from distill.errors import RecipeError
 from distill.planning import image_packing
 from distill.planning.finished_traces import traces_of_teacher
@@ -31,6 +30,7 @@ from distill.types import Outcome
 from distill.units.agent_record import BEATS
 from distill.units.commits import compress
 from distill.units.partitions import range_count
+from distill.word_tables import counted
 from filters.run_signals.shared_keys import MOST_BUCKETS
 from teacher.estimate import attempt_growth, summarize_journals
 from teacher.scheduling.concurrent_teachers import group_teachers

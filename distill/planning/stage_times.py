@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from distill.counted_nouns import counted
 from distill.machine.hardware import Gpu
 from distill.planning.stage_plans import GpuFit, StagePlan, fit
+from distill.word_tables import counted
 
 if TYPE_CHECKING:
     from student.training.cost.roofline import Bound

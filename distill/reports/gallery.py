@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from distill.counted_nouns import counted
 from distill.recipe.sections.data import MAX_PIXELS
 from distill.reports.thumbnails import Album, Thumbnail, album
 from distill.types import ImageRef, Sample
+from distill.word_tables import counted
 
 PAGE_BYTES = 4_900_000
 """Largest size of a page with its gallery, below the limit of 5 MB."""

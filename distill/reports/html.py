@@ -21,11 +21,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from distill.artifacts.files import write_text
 from distill.artifacts.layout import ABLATE, PAGES, REPORT, ROUNDS, VALIDATION_PAGE, by_number, stage_folders
-from distill.counted_nouns import counted
 from distill.errors import ImageError
 from distill.recipe.sections.data import MAX_PIXELS
 from distill.reports.bidi import isolated, without_controls
 from distill.types import Sample
+from distill.word_tables import counted
 
 PICTURE_SIDE = 384
 """Larger images are scaled down to this many pixels a side: a page is read, not measured."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from PIL import Image, features
 
-from distill.counted_nouns import counted
 from distill.data.images import image_files
 from distill.errors import ImageError
 from distill.reports.html import MAX_ENLARGEMENT, data_uri
 from distill.types import ImageRef
+from distill.word_tables import counted
 
 SIDE = 224
 """CSS pixels that the longer side of an image takes on the page, independent of the stored pixels."""

@@ -10,12 +10,12 @@ from typing import Any
 
 from distill.artifacts.layout import RECIPE
 from distill.artifacts.manifest import require
-from distill.counted_nouns import counted
 from distill.errors import DistillError, NothingKept, TooFewRows
 from distill.local_paths import as_argument
 from distill.recipe.recipe import Recipe
 from distill.rounds.returned_questions import write_returned
 from distill.rounds.round_recipes import QUESTIONS, attempt_folder, evaluation_recipe, round_folder, round_recipe
+from distill.word_tables import counted
 
 Step = Callable[[Recipe, Path], Any]
 """Do one thing in a run directory, or find that it is done."""

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from distill.counted_nouns import counted
 from distill.errors import DataError
 from distill.stats.intervals import Z95
+from distill.word_tables import counted
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from distill.counted_nouns import counted
 from distill.errors import DataError
 from distill.stats.intervals import Z95, wilson
+from distill.word_tables import counted
 
 if TYPE_CHECKING:
     import numpy as np

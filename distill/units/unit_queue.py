@@ -16,11 +16,11 @@ from typing import Any
 
 import orjson
 
-from distill.counted_nouns import counted
 from distill.errors import DistillError
 from distill.object_store.interface import ObjectStore
 from distill.units.agent_record import CLAIMS, FAILURES, AgentRecord
 from distill.units.commits import GENERATE, Commit, Unit, committed_units, read_commit
+from distill.word_tables import counted
 
 UNDRAWN = "undrawn"
 """Key of an agent's object: the number of samples that it has not drawn, by the name of the unit."""

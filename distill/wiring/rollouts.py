@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from distill.artifacts.journal import read_jsonl, write_jsonl
 from distill.artifacts.layout import PREDICTIONS, model_folder, rollouts_folder
-from distill.counted_nouns import counted
 from distill.data import reader
 from distill.data.tables.picture_tables import PICTURES, picture_cells, write_rows
 from distill.errors import DataError
@@ -29,6 +28,7 @@ from distill.recipe.sections.stages import Stage, start_of
 from distill.recipe.student_evaluation import student_evaluation_recipe
 from distill.trace_records import scores
 from distill.types import Progress, ProgressCallback, Sample
+from distill.word_tables import counted
 from student.data.scored_rollouts import LEFT_OUT, NO_GOLD, UNASKED
 
 if TYPE_CHECKING:

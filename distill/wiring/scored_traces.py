@@ -20,7 +20,6 @@ from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.json_lines import requiring
 from distill.artifacts.layout import SAMPLES, by_number, part_paths
 from distill.artifacts.manifest import MANIFEST
-from distill.counted_nouns import counted
 from distill.data import sample_files
 from distill.errors import BusyError, DataError
 from distill.recipe.recipe import Recipe
@@ -28,6 +27,7 @@ from distill.recipe.sections.stages import Stage
 from distill.recipe.sections.teachers import Teacher
 from distill.trace_records import scores
 from distill.types import ProgressCallback, unwatched
+from distill.word_tables import counted
 
 if TYPE_CHECKING:
     from teacher.score import GivenText

@@ -20,12 +20,12 @@ from distill.artifacts.files import atomic_path, describe, locked
 from distill.artifacts.integrity import changed, require_finished
 from distill.artifacts.layout import ARM_DATASETS, DECISIONS, PAIRS_TABLE, SAMPLE_PARTS
 from distill.artifacts.manifest import Manifest
-from distill.counted_nouns import counted
 from distill.errors import NothingKept
 from distill.local_paths import run_command
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import ARMS, PAIRS
 from distill.recipe.sections.rollouts import ROLLOUTS
+from distill.word_tables import counted
 from filters.dataset import pairs
 from filters.dataset import writer as dataset
 from filters.tables.id_columns import tables_of_rows

@@ -25,7 +25,6 @@ from distill.artifacts.files import new_folder, storage_errors
 from distill.artifacts.integrity import require_finished
 from distill.artifacts.layout import ARM_DATASETS, DATASET, PAIRS_TABLE, by_number
 from distill.artifacts.manifest import Manifest
-from distill.counted_nouns import counted
 from distill.data.images.image_cells import cell_bytes
 from distill.data.images.image_files import portable
 from distill.errors import DataError, ImageError, RecipeError, StaleError
@@ -33,6 +32,7 @@ from distill.extensions import EXPORT_FORMATS, FAILURES, call, describe, problem
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import MAX_PIXELS
 from distill.recipe.sections.filter import PAIRS
+from distill.word_tables import counted
 from filters.dataset.export_formats import (
     DATASET_INFO,
     DATASET_INFO_FILE,

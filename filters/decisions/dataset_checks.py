@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from distill.counted_nouns import counted
 from distill.recipe.sections.filter import SPOKEN_FOR, Select
 from distill.reports.findings import is_above, is_below
 from distill.stats.intervals import wilson
 from distill.types import Sample, Trace
+from distill.word_tables import counted
 from filters.decisions.limits import MIX, Limit
 from filters.decisions.limits import measure as measure_limits
 from filters.tables.trace_index import PlannedTraces

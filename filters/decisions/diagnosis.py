@@ -7,13 +7,13 @@ dataset have warnings of their own (filters/decisions/dataset_checks.py).
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from distill.counted_nouns import counted
 from distill.diagnosis.lost_groups import LostGroup, findings_of, lost_groups
 from distill.recipe.sections.data import ASKED
 from distill.recipe.usual_values import unusual_values
 from distill.reports import unusual_settings
 from distill.reports.findings import FEWEST, Finding, is_above, is_below, is_explained, share
 from distill.stats.intervals import wilson
+from distill.word_tables import counted
 from filters.decisions import odd_traces
 from filters.decisions.diagnosis_facts import TraceFacts
 from filters.decisions.row_steps import rule_step

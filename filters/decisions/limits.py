@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import duckdb
 
-from distill.counted_nouns import counted
 from distill.recipe.sections.filter import Select
+from distill.word_tables import counted
 from filters.decisions.decide import kind_of
 from filters.decisions.quotas import find_scarcest
 from filters.decisions.rules import NOT_SELECTED

@@ -9,7 +9,6 @@ from typing import Final
 
 import duckdb
 
-from distill.counted_nouns import counted
 from distill.diagnosis import odd_rows, usual_figures
 from distill.diagnosis.answer_relations import Pair
 from distill.diagnosis.row_features import Features, form, of_question
@@ -18,6 +17,7 @@ from distill.diagnosis.usual_figures import TextRow
 from distill.recipe.sections.data import ASKED
 from distill.reports.findings import FEWEST, Certainty, Finding, is_above, share
 from distill.types import Sample, Trace
+from distill.word_tables import counted
 from filters.tables.trace_index import PlannedTraces
 
 LOOKED_AT: Final = MOST_ROWS

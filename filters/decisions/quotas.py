@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from distill.counted_nouns import counted
 from distill.errors import DataError
 from distill.recipe.sections.filter import Mix
+from distill.word_tables import counted
 
 Kind = tuple[str, ...]
 _ROUNDS = 10_000

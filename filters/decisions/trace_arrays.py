@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from distill.artifacts.layout import DECISIONS
-from distill.counted_nouns import counted
 from distill.errors import DataError
+from distill.word_tables import counted
 from filters.decisions.copies import KINDS
 from filters.signals.schema import SIDE
 from filters.tables.signal_database import Tables, connect, identifier, null_column

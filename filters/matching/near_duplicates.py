@@ -27,9 +27,9 @@ import orjson
 from numpy.typing import NDArray
 
 from distill.artifacts.files import atomic_path, storage_errors, write_json
-from distill.counted_nouns import counted
 from distill.errors import DataError, StaleError, require_rows
 from distill.machine.memory import give_back_pages
+from distill.word_tables import counted
 from filters.matching.connected_rows import ConnectedRows
 from filters.text.minhash import (
     Digests,

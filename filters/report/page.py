@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import duckdb
 
 from distill.artifacts.manifest import Manifest
-from distill.counted_nouns import counted
 from distill.recipe.recipe import Recipe
 from distill.reports import html
+from distill.word_tables import counted
 from filters.decisions.dataset_checks import Health
 from filters.decisions.funnel import STEPS, Funnel
 from filters.decisions.rules import NOT_SELECTED, UNREADABLE_IMAGE, Condition

@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from distill.counted_nouns import counted
 from distill.reports import html
+from distill.word_tables import counted
 from filters.report.table import TableFacts
 
 FIT = "student_rank_surprisal"

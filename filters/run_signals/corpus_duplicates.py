@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from distill.artifacts.integrity import digested_path, is_whole
 from distill.artifacts.layout import part_path
-from distill.counted_nouns import counted
 from distill.errors import StaleError, require_rows
+from distill.word_tables import counted
 from filters.matching.near_duplicates import LshIndex as Texts
 from filters.run_signals.shared_keys import Shared
 from filters.signals.base import NOT_APPLICABLE, OK

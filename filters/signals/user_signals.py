@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow as pa
 
 from distill import extensions
-from distill.counted_nouns import counted
 from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.filter import SIGNAL_NAMES
 from distill.types import Sample, Trace
+from distill.word_tables import counted
 from filters.signals.base import STATES, VALUE_TYPES, Extractor, SignalOfEachTrace
 from filters.signals.schema import FACTS, OWN_COLUMNS
 

@@ -22,10 +22,10 @@ from distill.artifacts.files import atomic_path, storage_errors
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.json_lines import record_at, seal
 from distill.artifacts.layout import PLACES, PLAN, SAMPLES, part_path, part_paths
-from distill.counted_nouns import counted
 from distill.data.sample_files import from_record, read_samples, to_record
 from distill.errors import DataError
 from distill.types import Sample, Trace, Usage
+from distill.word_tables import counted
 from filters.tables.id_columns import Ids, heads_of, ids_of, order_of, text_array
 from filters.tables.journal_pieces import Maker, content, pieces, read_piece
 from filters.tables.workers import SERIAL, Workers

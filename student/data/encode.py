@@ -19,9 +19,9 @@ from transformers import ProcessorMixin
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from distill.chat_templates import with_fixed_date
-from distill.counted_nouns import counted
 from distill.errors import DataError, ImageError, ModelError
 from distill.types import ImageRef, Sample
+from distill.word_tables import counted
 from student.data import images as pictures
 from student.data.encoded_rows import Example, MappedRows, RowColumns, columns_of
 from student.data.images import ImageStore, image_token

@@ -19,11 +19,11 @@ from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from distill.artifacts.manifest import fingerprint, versions
-from distill.counted_nouns import counted
 from distill.errors import ModelError, StorageError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, start_of
 from distill.types import ImageRef, Progress, ProgressCallback
+from distill.word_tables import counted
 from student.data.disk_cache import DiskCache
 from student.data.encode import Examples
 from student.data.encoded_rows import MappedRows

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from distill.artifacts.files import storage_errors
-from distill.counted_nouns import counted
 from distill.errors import DataError, ModelError
 from distill.rationale import NO_THINK
 from distill.recipe.sections.stages import TRACES, Stage
 from distill.trace_records import logprobs, scores
+from distill.word_tables import counted
 
 if TYPE_CHECKING:
     from student.data.encoded_rows import Example

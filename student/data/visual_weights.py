@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from distill.counted_nouns import counted
 from distill.errors import DataError
 from distill.recipe.sections.stages import Stage, Visual
 from distill.trace_records import scores
+from distill.word_tables import counted
 from student.data.encoded_rows import Example
 from student.data.teacher_logprobs import Coverage, Decode, align, is_whole_trace
 

@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
-from distill.counted_nouns import counted
 from distill.errors import DataError, DistillError, InputError
 from distill.machine import interrupts
+from distill.word_tables import counted
 
 # Reading data or measuring may take the main process hours, and torch gives up after minutes by itself.
 _PATIENCE = timedelta(days=7)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from distill.counted_nouns import counted
 from distill.diagnosis import odd_rows, usual_figures
 from distill.diagnosis.odd_images import OddImages
 from distill.diagnosis.row_groups import StepRows
@@ -22,6 +21,7 @@ from distill.reports import unusual_settings
 from distill.reports.findings import FEWEST, Finding, is_above, is_explained, share
 from distill.reports.gold_faults import wrongly_typed
 from distill.types import Sample
+from distill.word_tables import counted
 from student.data.rows import TrainingRow
 from student.evaluation import learning_gap, odd_replies, untrained_groups
 from student.evaluation.untrained_groups import RunRows, weakest_group

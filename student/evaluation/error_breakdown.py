@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from distill.counted_nouns import counted
 from distill.reports.metric_table import interval
 from distill.reports.plots import percent
 from distill.stats import intervals
 from distill.stats.paired_effects import ratio_of_seeds
+from distill.word_tables import counted
 from student.inference.error_causes import CAUSES
 
 MIN_WRONG: Final = 20

@@ -11,10 +11,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
-from distill.counted_nouns import counted
 from distill.recipe.sections.stages import Stage
 from distill.reports.findings import FEWEST, Finding, is_below, share
 from distill.stats.intervals import wilson
+from distill.word_tables import counted
 from student.data.rows import TrainingRow
 from student.inference.reply_metrics import Prediction
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import METRICS, VALIDATION
-from distill.counted_nouns import counted
 from distill.recipe.recipe import Recipe
 from distill.reports import gallery, html, metric_table, plots
 from distill.reports.metric_table import interval, probability
 from distill.reports.plots import Series, percent
 from distill.types import Sample
+from distill.word_tables import counted
 from student.evaluation.error_breakdown import breakdown_table
 from student.inference.reply_metrics import columns, shown_metrics
 

@@ -18,7 +18,6 @@ from distill.artifacts.files import directory_sha256
 from distill.artifacts.integrity import weights_digest
 from distill.artifacts.layout import ADAPTER, MODEL, model_folder
 from distill.artifacts.manifest import fingerprint, flatten, require
-from distill.counted_nouns import counted
 from distill.data import reader
 from distill.data.source_images import require_same_images
 from distill.errors import ModelError, RecipeError
@@ -28,6 +27,7 @@ from distill.recipe.effects import affecting
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.eval import BASE, AnyStudent
 from distill.recipe.sections.stages import lineage
+from distill.word_tables import counted
 from student.data import rows
 from student.evaluation.user_metrics import metric_codes
 from student.train import student_fields

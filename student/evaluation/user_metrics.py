@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from distill import extensions
-from distill.counted_nouns import counted
 from distill.errors import RecipeError
 from distill.recipe.recipe import Recipe
 from distill.types import Sample
+from distill.word_tables import counted
 from student.inference.reply_metrics import Metric, Prediction, describe_metric, metric_values
 
 _KEY = "eval.metrics"

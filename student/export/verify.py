@@ -14,10 +14,10 @@ from transformers import PreTrainedModel, ProcessorMixin
 
 from distill.artifacts import layout
 from distill.artifacts.layout import model_folder
-from distill.counted_nouns import counted
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, start_of
 from distill.types import Progress, ProgressCallback, Sample, unwatched
+from distill.word_tables import counted
 from student.data.encode import Encoder
 from student.data.images import ImageStore
 from student.export import convert

@@ -9,12 +9,12 @@ from typing import Any, Final
 from distill.artifacts.damaged_lines import recovered
 from distill.artifacts.json_lines import requiring
 from distill.artifacts.layout import METRICS, MODEL, VALIDATION
-from distill.counted_nouns import counted
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import TRACES, Stage, is_traces, learns_rationales, lineage
 from distill.recipe.usual_values import UnusualValue, unusual_values
 from distill.reports import unusual_settings
 from distill.reports.findings import Certainty, Finding, is_explained, share
+from distill.word_tables import counted
 from student.models import checkpoint_faults
 from student.models.checkpoint_faults import CheckpointFault
 

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 from transformers.utils import is_liger_kernel_available
 
-from distill.counted_nouns import counted
 from distill.errors import DistillError, ModelError, first_line
 from distill.recipe.sections.stages import Stage
+from distill.word_tables import counted
 from student.distributed import processes
 from student.models import kernels
 from student.models.freeze import plain_model

@@ -14,9 +14,9 @@ from peft import PeftModel
 from torch.utils.data import Dataset
 from transformers import PreTrainedModel
 
-from distill.counted_nouns import counted
 from distill.errors import DataError, DistillError
 from distill.recipe.sections.stages import Stage
+from distill.word_tables import counted
 from student.data import mixture, packing
 from student.data.batch_plan import BatchPlan, MicroBatch
 from student.data.collate import Collator, Layout

@@ -21,12 +21,12 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from distill.counted_nouns import counted
 from distill.errors import DataError, ImageError, TooFewRows
 from distill.machine.gpu_memory import FittingBatches
 from distill.recipe.sections.stages import Stage
 from distill.recipe.sections.validation import Validation
 from distill.types import Sample
+from distill.word_tables import counted
 from student.data.collate import Layout
 from student.data.encode import IMAGE_TOKEN_IN_TEXT, TOO_LONG, Examples
 from student.inference.generation import Batch, Prompter, generate_replies

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from distill.artifacts.layout import VALIDATION_PAGE
-from distill.counted_nouns import counted
 from distill.reports import html, plots
 from distill.reports.plots import Series
 from distill.types import Sample
+from distill.word_tables import counted
 
 _SIDE, _PICTURES = 256, 4
 """Pictures are shown small, and only the first few of a question: the page is opened often."""

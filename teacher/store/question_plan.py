@@ -22,7 +22,6 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.json_lines import requiring, seal
 from distill.artifacts.layout import PLAN_STATE, QUARANTINE, SAMPLES
 from distill.artifacts.manifest import fingerprint, flatten
-from distill.counted_nouns import counted
 from distill.data import reader, sample_files, sources
 from distill.data.grown_sources import source_files, unchanged_start
 from distill.data.source_images import images_root
@@ -33,6 +32,7 @@ from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.teachers import Teacher
 from distill.types import BadRow, Sample
+from distill.word_tables import counted
 from teacher import checks
 from teacher.messages import parse
 from teacher.messages.prompts import prompt_fault, prompt_key

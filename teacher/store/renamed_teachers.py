@@ -10,11 +10,11 @@ from pathlib import Path
 
 from distill.artifacts.journal import Journal, read_jsonl
 from distill.artifacts.layout import part_number, part_path
-from distill.counted_nouns import counted
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.teachers import Teacher
 from distill.trace_records.trace_lines import trace_fault
 from distill.types import Sample
+from distill.word_tables import counted
 from teacher.messages.request import Model
 from teacher.scheduling.sampling_policy import TeacherPolicy
 from teacher.store.final_traces import teacher_policies

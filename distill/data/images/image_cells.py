@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distill.counted_nouns import counted
 from distill.data.bounded_reads import bounded
 from distill.data.images import base64_images
 from distill.errors import ImageError
+from distill.word_tables import counted
 
 MAX_BYTES = 1 << 28
 """A larger file is refused unread: no image that a model can use needs 256 MiB."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from distill.counted_nouns import counted
 from distill.data import guessed_columns, sources
 from distill.data.images.base64_images import is_base64
 from distill.data.images.image_names import ImageIndex
@@ -19,6 +18,7 @@ from distill.data.trees.image_records import UnclearImageError, records_of_image
 from distill.data.trees.joined_records import UnclearJoinError, joined
 from distill.data.trees.records import CONFLICT, Records, Row, tables_of
 from distill.data.trees.tree_files import SUFFIXES, read_trees
+from distill.word_tables import counted
 
 _MOST_FILES: Final = 20
 """Files of one suffix in one folder; more of them are no tables."""

@@ -16,10 +16,10 @@ from PIL import Image
 from transformers import ProcessorMixin
 
 from distill.artifacts.layout import model_folder
-from distill.counted_nouns import counted
 from distill.errors import ModelError
 from distill.recipe.recipe import Recipe
 from distill.types import ImageRef, Progress, ProgressCallback, unwatched
+from distill.word_tables import counted
 from student.data import images
 from student.export.check_report import ExportCheck, VerifiedServer, add_checks, add_replies, questions, reported
 from student.export.convert import trained_student

@@ -8,10 +8,10 @@ from distill.artifacts.files import storage_errors
 from distill.artifacts.integrity import require_whole
 from distill.artifacts.layout import ADAPTER, MODEL
 from distill.artifacts.manifest import Manifest
-from distill.counted_nouns import counted
 from distill.local_paths import as_argument
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage
+from distill.word_tables import counted
 from student.distributed import processes
 from student.models import start_model
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from distill.artifacts.layout import by_number
 from distill.artifacts.manifest import Manifest
-from distill.counted_nouns import counted
 from distill.data import formats, sources
 from distill.data.gold_answers import RowError
 from distill.data.images.image_cells import open_arrow
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, is_traces
+from distill.word_tables import counted
 from student.data import rows as stage_rows
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from safetensors import SafetensorError
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from distill.chat_templates import with_fixed_date
-from distill.counted_nouns import counted
 from distill.data.images import image_files
 from distill.errors import ImageError, ModelError, first_line
 from distill.machine import gpu_memory, hub
@@ -27,6 +26,7 @@ from distill.rationale import opened_thinking, thinking_end
 from distill.recipe.sections.generate import Generate
 from distill.recipe.sections.teachers import Teacher
 from distill.types import ImageRef
+from distill.word_tables import counted
 from teacher.engines.connect import Done
 from teacher.engines.embedded import given_texts
 from teacher.engines.embedded.decoding import Batch, BatchRow

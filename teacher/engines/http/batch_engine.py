@@ -24,8 +24,8 @@ import orjson
 
 from distill.artifacts.files import storage_errors
 from distill.artifacts.layout import BATCHES
-from distill.counted_nouns import counted
 from distill.errors import TeacherError
+from distill.word_tables import counted
 from teacher.engines.circuit_breaker import Breaker
 from teacher.engines.connect import Done, EngineSettings, Get, ReadyRequests, task_group
 from teacher.engines.http.batch_api import BatchApi, BatchState, line_failure, request_line

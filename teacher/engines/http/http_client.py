@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Self
 
 from distill import redact
-from distill.counted_nouns import counted
 from distill.errors import TeacherError
+from distill.word_tables import counted
 from teacher.engines.circuit_breaker import Breaker
 from teacher.engines.connect import ClientSettings, Done, Get, task_group
 from teacher.engines.http.chat_protocol import request_headers

@@ -2,9 +2,9 @@
 
 from distill.artifacts.manifest import Manifest
 from distill.checks.results import CheckReport, problem, warning
-from distill.counted_nouns import counted
 from distill.planning.redo import Redo
 from distill.planning.redo_text import _evaluated, _measured
+from distill.word_tables import counted
 
 
 def test_one_thing_has_its_singular() -> None:
