@@ -22,7 +22,7 @@ from distill.types import Outcome, Sample, Trace
 from filters.matching.connected_rows import ConnectedRows
 from filters.signals.base import NOT_APPLICABLE, OK, family
 from filters.signals.families.answer import judge_trace
-from filters.text.edits import may_be_near, same_names, say_the_same
+from filters.text.edits import may_be_near, pairs_of, same_names, say_the_same
 from filters.text.minhash import forms_of
 from filters.text.shingles import Hashes, hash_shingles, hash_words, join_hashes
 from filters.text.values_and_names import Form
@@ -93,7 +93,7 @@ class Duplicates:
         has_other_values = np.any(is_alike & ~has_same_values, axis=1)
         index_of = {position: index for index, position in enumerate(distinct)}
         usable = [index for index, position in enumerate(distinct) if self._usable(sample, traces[position])]
-        order = diversity_order(similarity_matrix[np.ix_(usable, usable)])
+        order = diversity_order(similarity_matrix[usable][:, usable])
         diversity = {distinct[index]: rank for index, rank in zip(usable, order, strict=True)}
         rows: list[dict[str, Any]] = []
         for position, key in enumerate(keys):
@@ -121,7 +121,7 @@ class Duplicates:
         self, may_repeat: NDArray[np.bool_], similarity_matrix: NDArray[np.float64], text_forms: Sequence[Form]
     ) -> NDArray[np.bool_]:
         near = np.eye(len(may_repeat), dtype=bool)
-        for left, right in np.argwhere(np.triu(may_repeat, 1)).tolist():
+        for left, right in pairs_of(may_repeat):
             near[left, right] = near[right, left] = say_the_same(
                 text_forms[left], text_forms[right], similarity_matrix[left, right], self.threshold
             )
@@ -191,7 +191,7 @@ def diversity_order(similarity_matrix: NDArray[np.float64]) -> list[int]:
 def components(near: NDArray[np.bool_]) -> NDArray[np.int64]:
     """For each text the smallest position in its connected component of near pairs."""
     connected = ConnectedRows(len(near))
-    for left, right in np.argwhere(near).tolist():
+    for left, right in pairs_of(near):
         connected.join(left, right)
     return np.array([connected.root(position) for position in range(len(near))], np.int64)
 
@@ -204,7 +204,7 @@ def _shingles_and_forms(texts: Sequence[str], size: int) -> tuple[list[Hashes], 
 def _same_values(is_alike: NDArray[np.bool_], text_forms: Sequence[Form]) -> NDArray[np.bool_]:
     """The pairs whose values and names agree."""
     near = is_alike.copy()
-    for left, right in np.argwhere(np.triu(is_alike, 1)).tolist():
+    for left, right in pairs_of(is_alike):
         near[left, right] = near[right, left] = text_forms[left].values == text_forms[right].values and same_names(
             text_forms[left], text_forms[right]
         )
