@@ -141,6 +141,11 @@ def read_behind(piece: str) -> Behind:
     return Behind(cue, operator, first if first.isalpha() else "")
 
 
+@lru_cache(maxsize=1 << 14)
+def _holds_cue(piece: str) -> bool:
+    return not _ANY_CUE.isdisjoint(piece.translate(_PUNCTUATION).split())
+
+
 @dataclass(eq=False)
 class NumberedSentence:
     """A canonical sentence, cut at its numbers."""
@@ -175,9 +180,7 @@ class NumberedSentence:
 
     def has_cue(self, index: int) -> bool:
         """Whether the words beside a number may announce an operation: a quick look."""
-        return not _ANY_CUE.isdisjoint(self.pieces[index].translate(_PUNCTUATION).split()) or not _ANY_CUE.isdisjoint(
-            self.pieces[index + 1].translate(_PUNCTUATION).split()
-        )
+        return _holds_cue(self.pieces[index]) or _holds_cue(self.pieces[index + 1])
 
     def claim(
         self, first: int, last: int, right: bool, expected: float | None, key: tuple[object, ...]
