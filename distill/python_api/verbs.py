@@ -5,10 +5,12 @@ and passes in the models and servers that the stage needs. The functions of `tea
 work of one stage, independent of each other.
 """
 
+import threading
+from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec
 
 from distill.artifacts.manifest import Manifest
 from distill.errors import DistillError
@@ -31,7 +33,26 @@ if TYPE_CHECKING:
     from student.export.check_report import Serve
     from teacher.engines.http.remote_student import RemoteStudent
 
+_Arguments = ParamSpec("_Arguments")
+_turn = threading.RLock()
 
+
+def _in_turn(verb: Callable[_Arguments, Manifest]) -> Callable[_Arguments, Manifest]:
+    """The verb, which waits where another thread is in a verb.
+
+    Libraries load models with settings of the whole process (the type and the place of new tensors), and the code of
+    users is loaded once in it.
+    """
+
+    @wraps(verb)
+    def waiting(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> Manifest:
+        with _turn:
+            return verb(*arguments, **named)
+
+    return waiting
+
+
+@_in_turn
 def generate(
     recipe: Recipe,
     run: Path | str,
@@ -49,6 +70,7 @@ def generate(
         return generate_compared(recipe, run, limit=limit, fresh=fresh, on_progress=on_progress)
 
 
+@_in_turn
 def filter(
     recipe: Recipe, run: Path | str, *, fresh: bool = False, on_progress: ProgressCallback = unwatched
 ) -> Manifest:
@@ -65,6 +87,7 @@ def filter(
         return apply(recipe, run, fresh=fresh, measurers=measurers(recipe, run), on_progress=report)
 
 
+@_in_turn
 def train(
     recipe: Recipe,
     run: Path | str,
@@ -88,6 +111,7 @@ def train(
         return train_compared(recipe, run, stage=stage, fresh=fresh, jobs=jobs, on_progress=on_progress)
 
 
+@_in_turn
 def evaluate(
     recipe: Recipe,
     run: Path | str,
