@@ -338,7 +338,7 @@ def _from_package(group: str, value: str, key: str) -> tuple[Any, str]:
     except FAILURES as error:
         raise RecipeError(
             f"{key} = {value!r}: {points[0].value} of the package {', '.join(packages)} cannot be imported: "
-            f"{describe(error)}; install the missing package, or another version of this one"
+            f"{describe(error)}; install what is missing, or correct the package or its entry point"
         ) from error
     _packages.add(points[0].module)
     package = points[0].dist

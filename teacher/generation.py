@@ -8,10 +8,13 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from distill.artifacts.damaged_lines import count_damaged
 from distill.artifacts.files import Output
@@ -36,7 +39,7 @@ from teacher.store import question_plan
 from teacher.store.final_traces import FinalTraces, Tally, collect_final_traces, plan_outputs, teacher_policies
 from teacher.store.renamed_teachers import copy_traces_of_renamed_teachers
 from teacher.store.trace_index import TraceIndex
-from teacher.store.trace_journal import TraceForm, TraceJournal, make_trace, read_index, rewrite_parts
+from teacher.store.trace_journal import TraceForm, TraceJournal, make_trace, read_index, rewrite_parts, trace_parts
 
 _SAMPLES_CHECKED = 2000
 
@@ -288,8 +291,18 @@ def _require_complete(
         if failed and failed == outcomes.total() and teacher.when == "always":
             raise TeacherError(
                 f"teacher '{teacher.name}': {f'all {failed:,} requests' if failed > 1 else 'its only request'} "
-                f"failed; the reasons are in {folder / teacher.name}; repair the server or the recipe, then {retry}"
+                f"failed; {_first_error(folder / teacher.name)}the reasons are in {folder / teacher.name}; repair the "
+                f"server or the recipe, then {retry}"
             )
+
+
+def _first_error(folder: Path) -> str:
+    """The first error that a teacher's folder of traces holds; empty if the traces are not on this disk."""
+    for part in trace_parts(folder):
+        with part.open("rb") as lines, suppress(orjson.JSONDecodeError):
+            if error := next(filter(None, (orjson.loads(line).get("error") for line in lines)), ""):
+                return f"the first: {error}; "
+    return ""
 
 
 def no_server_error(offline: Offline, *more: str) -> DistillError:

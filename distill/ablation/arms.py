@@ -5,6 +5,7 @@ An arm is found by its name, such as `answers_only`, `teacher_NAME` or `traces_4
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -71,8 +72,9 @@ def _arm(recipe: Recipe, name: str, seed: int, budget: Budget | None, share: flo
     measured = studied
     if name in recipe.ablate.own:
         own = recipe.ablate.own[name]
-        for key, value in own.set.items():
-            put(values, key, value)
+        with _said_of(f"ablate.own.{name}.set"):
+            for key, value in own.set.items():
+                put(values, key, value)
         changed = [_changed_by(own.change, recipe, values, name)] if own.change is not None else []
         about = own.about or ", ".join([*(f"{key} = {value}" for key, value in own.set.items()), *changed])
     elif name in ("untouched", "before"):
@@ -93,6 +95,15 @@ def _arm(recipe: Recipe, name: str, seed: int, budget: Budget | None, share: flo
     return Arm(about=about, recipe=made, stage=measured, rounds=draft.rounds)
 
 
+@contextmanager
+def _said_of(where: str) -> Iterator[None]:
+    """Say where a key stands that no recipe has; `put` speaks of `--set`."""
+    try:
+        yield
+    except RecipeError as error:
+        raise RecipeError(f"{where}: {str(error).removeprefix('--set ')}; correct it") from error
+
+
 def _changed_by(value: str, recipe: Recipe, values: dict[str, Any], name: str) -> str:
     """Let user code change a recipe's values; returns its description of the change. Raises RecipeError."""
 
@@ -104,7 +115,8 @@ def _changed_by(value: str, recipe: Recipe, values: dict[str, Any], name: str) -
     key = f"ablate.own.{name}.change"
     change = load(ARMS, value, key, recipe.path.parent, lacking).loaded
     try:
-        about = call(change, values, recipe)
+        with _said_of(f"{key} = {value!r}"):
+            about = call(change, values, recipe)
     except RecipeError:
         raise
     except FAILURES as error:

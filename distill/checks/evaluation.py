@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from distill import packages
 from distill.checks.context import CheckContext
@@ -11,11 +12,16 @@ from distill.checks.teachers import server_state
 from distill.data import sources
 from distill.data.tables.hub_datasets import is_hub_name
 from distill.errors import DistillError
+from distill.recipe.recipe import Recipe
+from distill.recipe.sections.ablate import REFERENCE
 from distill.recipe.sections.eval import AnyStudent
 from distill.word_tables import counted
 from student.evaluation import students
 from teacher.engines.http.remote_student import check_server
 from teacher.engines.vllm import export_server
+
+if TYPE_CHECKING:
+    from distill.ablation.drafts import Arm
 
 _ANSWER_S = 6.0
 
@@ -94,6 +100,8 @@ def check_ablation(context: CheckContext) -> Iterator[CheckResult]:
     yield fine("ablate", f"{counted(len(names), 'arm')} can be made")
     for name in names:
         planned = arm(recipe, name, seed=recipe.seed)
+        if name in recipe.ablate.own:
+            yield from _odd_own_arm(recipe, name, planned)
         changed = planned.recipe
         read = {changed.eval.data, *CheckContext(changed, context.run, gpu_name=None, seconds=0.0).uses}
         if planned.rounds:
@@ -107,6 +115,24 @@ def check_ablation(context: CheckContext) -> Iterator[CheckResult]:
                     sources.locate(changed, source)
             except DistillError as error:
                 yield problem("ablate", f"arm {name}: {error}", f"correct what arm {name} sets")
+
+
+def _odd_own_arm(recipe: Recipe, name: str, planned: "Arm") -> Iterator[CheckResult]:
+    """An arm of the user that changes nothing, or something else at each call."""
+    from distill.ablation.arms import arm
+
+    if arm(recipe, name, seed=recipe.seed).recipe.model_dump() != planned.recipe.model_dump():
+        yield warning(
+            f"ablate.own.{name}",
+            "it gives other values at the second call, so its results are left out, and it is trained again",
+            "let the values depend on the arguments of its function alone",
+        )
+    elif arm(recipe, REFERENCE, seed=recipe.seed).recipe.model_dump() == planned.recipe.model_dump():
+        yield warning(
+            f"ablate.own.{name}",
+            f"it changes no value, so it is trained as the arm {REFERENCE} is",
+            "set a value in its function (distill.recipe.loading.put), or leave the arm out",
+        )
 
 
 def check_vllm(context: CheckContext) -> Iterator[CheckResult]:

@@ -7,6 +7,7 @@ Parts of finished stages are tried, too: they may be new since, and the next com
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib import metadata
 from itertools import islice
 from typing import Any
 
@@ -21,10 +22,11 @@ from distill.data.images import image_files
 from distill.data.source_answer_types import answer_type_of, load_type
 from distill.data.sources import SourceRow
 from distill.errors import DistillError, RecipeError
-from distill.extensions import FAILURES, describe
+from distill.extensions import ANSWER_TYPES, DATA_FORMATS, EXPORT_FORMATS, FAILURES, SIGNALS, describe
 from distill.machine.processor_time import OutOfTime, processor_time
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ANSWER_TYPE_NAMES, ASKED, FORMAT_NAMES, DataSource
+from distill.recipe.sections.filter import EXPORT_NAMES, SIGNAL_NAMES
 from distill.types import BadRow, Sample, Trace
 from distill.word_tables import counted
 from filters.dataset import writer
@@ -44,6 +46,30 @@ _LONGEST = 5.0
 _SENTENCES = 4
 _ROWS = 32
 """Rows that a data format is tried on."""
+
+
+def check_names(context: CheckContext) -> Iterator[CheckResult]:
+    """Names of the project's own that an installed package gives to a part, too: the part of the package is not
+    used."""
+    recipe = context.recipe
+    sources = recipe.data.items()
+    used = [
+        *(("filter.signals", SIGNALS, name, SIGNAL_NAMES) for name in recipe.filter.signals),
+        *(("filter.exports", EXPORT_FORMATS, name, EXPORT_NAMES) for name in recipe.filter.exports),
+        *((f"data.{key}.format", DATA_FORMATS, source.format, FORMAT_NAMES) for key, source in sources),
+        *(
+            (f"data.{key}.answer_type", ANSWER_TYPES, source.answer_type, ANSWER_TYPE_NAMES)
+            for key, source in sources
+        ),
+    ]
+    for key, group, name, own in used:
+        if name in own and (points := metadata.entry_points(group=group, name=name)):
+            packages = ", ".join(sorted({point.dist.name for point in points if point.dist is not None}))
+            yield warning(
+                key,
+                f"{name!r} is the project's own; the part of this name in the package {packages} is not used",
+                f"give the entry point of the package another name ({group})",
+            )
 
 
 def check_prompts(context: CheckContext) -> Iterator[CheckResult]:

@@ -56,6 +56,7 @@ ROUNDS: Sequence[tuple[str, RecipeCheck]] = (*GENERATE, ("rounds", rounds.check_
 
 WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     *GENERATE,
+    ("data", own_parts.check_names),
     ("teachers.prompt", own_parts.check_prompts),
     ("data.format", own_parts.check_formats),
     ("data.answer_type", own_parts.check_answer_types),

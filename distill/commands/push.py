@@ -18,12 +18,14 @@ def require_pushable(name: str) -> None:
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils._validators import validate_repo_id
 
+    step = "give OWNER/NAME, such as my-name/my-student"
+    if name.count("/") != 1:
+        raise InputError(f"--push {name!r}: this is not OWNER/NAME; {step}")
     try:
         validate_repo_id(name)
     except HFValidationError as error:
-        raise InputError(f"--push {name}: no name of a repository: {error}") from None
-    if name.count("/") != 1:
-        raise InputError(f"--push {name}: give OWNER/NAME, such as my-name/my-student")
+        reason = str(error).rstrip(".")
+        raise InputError(f"--push {name!r}: no name of a repository ({reason}); {step}") from None
     token = get_token()
     if token is None:
         raise InputError(f"--push {name}: no token of the hub is here; {_LOG_IN}")
@@ -56,7 +58,7 @@ def push_folder(folder: Path, name: str, *, kind: Kind, public: bool) -> str:
         ) from None
     except Exception as error:  # its transport differs from version to version
         raise DistillError(
-            f"{name}: the push broke off ({type(error).__name__}: {error}); {folder} is complete, so run "
-            "the same command again"
+            f"{name}: the push broke off ({type(error).__name__}: {error}); {folder} is complete; look at "
+            "the network and at HF_ENDPOINT, then run the same command again"
         ) from None
     return str(commit.commit_url)

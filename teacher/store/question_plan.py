@@ -296,10 +296,11 @@ def _with_prompts(
         for teacher in teachers:
             routed[teacher.name] += 1
         yield sample
-    if len(failures) > recipe.data[ASKED].max_bad_share * total:
+    share = recipe.data[ASKED].max_bad_share
+    if len(failures) > share * total:
         raise RecipeError(
-            f"{len(failures):,} of {counted(total, 'question has', 'questions have')} no prompt; the first: "
-            f"{failures[0]}; correct the function"
+            f"{len(failures):,} of {counted(total, 'question has', 'questions have')} no prompt, more than "
+            f"data.{ASKED}.max_bad_share = {share:g}; the first: {failures[0]}; correct the function"
         )
 
 

@@ -17,7 +17,7 @@ from distill.artifacts.files import file_sha256
 from distill.artifacts.journal import read_jsonl
 from distill.artifacts.manifest import Manifest
 from distill.data.sample_files import read_samples
-from distill.errors import CircuitOpen, DataError, RecipeError, StaleError
+from distill.errors import CircuitOpen, DataError, RecipeError, StaleError, TeacherError
 from distill.types import ImageRef, Progress
 from teacher.engines.image_parts import ImageParts
 
@@ -285,6 +285,16 @@ def test_a_small_run_in_which_everything_fails_blames_no_row_and_stops_with_3(wo
         with pytest.raises(CircuitOpen, match="HTTP 500: everything fails"):
             world.generate()
     assert world.records() == [] and Manifest.read(world.run / "generate") is None
+
+
+def test_a_teacher_whose_requests_all_fail_says_the_first_error(world: World, url: str) -> None:
+    world.add_rows(2)
+    world.rows = [row | {"question": f"{row['question']} fault=400"} for row in world.rows]
+    world.add_teacher(url)
+    with pytest.raises(
+        TeacherError, match=r"all \d+ requests failed; the first: refused_request: HTTP 400.*; the reas"
+    ):
+        world.generate()
 
 
 @pytest.mark.parametrize(

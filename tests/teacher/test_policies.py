@@ -254,12 +254,14 @@ def test_a_question_on_which_an_own_prompt_fails_is_set_aside_with_its_reason(wo
         orjson.loads(line) for line in (world.folder / "run/generate/quarantine.jsonl").read_bytes().splitlines()
     ]
     assert [(line["reason"], line["detail"].partition(": ")[2]) for line in lines] == [
-        ("prompt_failed", "KeyError: 'zero'")
+        ("prompt_failed", "KeyError: 'zero' (mine.py, line 17)")
     ] * 2
     samples = pq.read_table(world.folder / "run/generate/samples.parquet").to_pylist()
     assert len(samples) == 10 and "seen" not in str(samples)
     world.rows_about(1, "How many zeros?", answer="4")
-    message = r"^3 of 13 questions have no prompt; the first: teachers\.t\.prompt = .*zero"
+    message = (
+        r"^3 of 13 questions have no prompt, more than .*max_bad_share = 0.*; the first: teachers\.t\.prompt = .*zero"
+    )
     with pytest.raises(RecipeError, match=message):
         world.generate("other", {"name": "t", "prompt": "mine.py:some"})
 

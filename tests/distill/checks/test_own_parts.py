@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import installed_package
 from worlds import check_world
 
-from distill.checks import ideal_traces, own_parts, recipe_checks
+from distill.checks import evaluation, ideal_traces, own_parts, recipe_checks
 from distill.checks.recipe_checks import check_recipe
 from distill.checks.results import CheckResult
-from distill.extensions import load_again
+from distill.extensions import DATA_FORMATS, EXPORT_FORMATS, SIGNALS, load_again
 from distill.recipe.loading import load
 
 HEAD = """
@@ -181,6 +182,48 @@ def test_a_part_that_cannot_be_loaded_is_one_problem(world: Path, kind: str) -> 
     (found,) = [result for result in report.problems if "mine.py" in result.message]
     assert found.key in KINDS[kind][0] and "SyntaxError: " in found.message
     assert report.as_text().count(f"{KINDS[kind][0]} = ") == 1
+
+
+def test_a_name_of_the_project_that_a_package_takes_too_is_a_warning(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = {
+        SIGNALS: {"length": "own:part"},
+        EXPORT_FORMATS: {"llava": "own:part"},
+        DATA_FORMATS: {"plain": "own:a"},
+    }
+    installed_package.install(tmp_path / "site", monkeypatch, {}, points)
+    values = check_world.values()
+    values["filter"] |= {"signals": ["answer", "length"], "exports": ["ms-swift"]}
+    check_world.save(world, values)
+    found = check_recipe(load(world / "recipe.toml"), world / "run", checks=[("data", own_parts.check_names)]).results
+    assert {result.key for result in found} == {"filter.signals", *(f"data.{name}.format" for name in values["data"])}
+    assert all("in the package own-parts is not used" in result.message for result in found)
+
+
+@pytest.mark.parametrize(
+    ("body", "state", "words"),
+    [
+        ("put(values, 'stages.reason.learning_rate', 0.5)", "ok", "2 arms can be made"),
+        ("values", "warning", "it changes no value, so it is trained as the arm distilled is"),
+        (
+            "put(values, 'stages.reason.learning_rate', next(calls) + 0.5)",
+            "warning",
+            "other values at the second call",
+        ),
+        ("put(values, 'stages.no.learning_rate', 1)", "problem", "ablate.own.odd.change = 'mine.py:part': stages.no"),
+        ("boom()", "problem", "ValueError: boom (mine.py, line "),
+    ],
+)
+def test_an_arm_that_is_no_other_recipe_is_named(world: Path, body: str, state: str, words: str) -> None:
+    code = f"from distill.recipe.loading import put\ndef part(values, recipe):\n    {body}\n    return 'x'\n"
+    (world / "mine.py").write_text(HEAD + code)
+    values = check_world.values()
+    values["ablate"] = {"arms": ["distilled", "odd"], "seeds": [0], "own": {"odd": {"change": "mine.py:part"}}}
+    check_world.save(world, values)
+    load_again()
+    report = check_recipe(load(world / "recipe.toml"), world / "run", checks=[("ablate", evaluation.check_ablation)])
+    assert report.results[0].state == state and words in report.results[0].message
 
 
 def test_an_answer_type_that_refuses_the_gold_answer_itself_is_a_problem(world: Path) -> None:

@@ -65,7 +65,9 @@ def test_a_token_that_may_not_write_is_named_and_not_shown(server: HubServer, fo
 
 def test_a_server_that_is_away_loses_nothing(folder: Path, server: HubServer, monkeypatch) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(DistillError, match=r"broke off .* is complete, so run the same command again"):
+    with pytest.raises(
+        DistillError, match=r"broke off .* is complete; look at the network .* run the same command again"
+    ):
         push_folder(folder, "me/student", kind="model", public=False)
 
 
@@ -81,7 +83,16 @@ def test_a_hub_that_never_answers_does_not_hold_the_push_for_ever(
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("student", "OWNER/NAME"), ("a/b/c", "no name of a repository|OWNER/NAME"), ("me/ü", "no name")],
+    [
+        *(
+            (name, "this is not OWNER/NAME; give OWNER/NAME, such as")
+            for name in ("student", "a/b/c", "", "https://h/a/b")
+        ),
+        *(
+            (name, r"no name of a repository \(.*\); give OWNER/NAME, such")
+            for name in ("me/ü", "me/a b", "/b", "a/b.git")
+        ),
+    ],
 )
 def test_a_name_that_cannot_be_is_refused_before_any_work(name: str, reason: str, monkeypatch) -> None:
     monkeypatch.setenv("HF_TOKEN", TOKEN)
