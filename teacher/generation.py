@@ -291,8 +291,8 @@ def _require_complete(
         if failed and failed == outcomes.total() and teacher.when == "always":
             raise TeacherError(
                 f"teacher '{teacher.name}': {f'all {failed:,} requests' if failed > 1 else 'its only request'} "
-                f"failed; {_first_error(folder / teacher.name)}the reasons are in {folder / teacher.name}; repair the "
-                f"server or the recipe, then {retry}"
+                f"failed; {_first_error(folder / teacher.name)}the reasons are in {folder / teacher.name}; "
+                f"repair the server or the recipe, then {retry}"
             )
 
 

@@ -1,10 +1,9 @@
 """The web server of `distill view`: this machine only, a token in the first address.
 
-It writes labels, lines of the run's log, and the policy into the recipe that was named; nothing else.
-
-The token of the address becomes a cookie that scripts cannot read. Requests need it, and must name this server as
-their host; requests that change something must come from its own page. So other pages of the browser and other host
-names for 127.0.0.1 cannot reach the run. The page fetches nothing from elsewhere.
+It writes labels, lines of the run's log, and the policy into the recipe that was named; nothing else. The token of
+the address becomes a cookie that scripts cannot read. Requests need it, and must name this server as their host;
+requests that change something must come from its own page. So other pages of the browser and other host names for
+127.0.0.1 cannot reach the run. The page fetches nothing from elsewhere.
 """
 
 import asyncio
@@ -174,6 +173,8 @@ class ViewServer:
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         try:
             refusal = self._refusal(request)
+            if refusal is None and request.path.startswith(("/api/", "/picture/")):
+                await asyncio.to_thread(self.table.require_run)
             response = refusal if refusal is not None else await handler(request)
         except web.HTTPException as error:
             response = _Failure(error.status, error.reason)

@@ -62,14 +62,15 @@ class TraceTable:
 
     def __init__(self, run: Path) -> None:
         self.run = run
-        self._require_run(f"run `distill generate RECIPE --run {as_argument(run)}` first")
+        self.require_run(f"run `distill generate RECIPE --run {as_argument(run)}` first")
         self._lock, self._counting = threading.Lock(), threading.Lock()
         self._labels: dict[str, str] = {}
         self._opened = 0
         """Changes whenever the run is read again: columns and rows may be others since."""
         self._open()
 
-    def _require_run(self, step: str) -> None:
+    def require_run(self, step: str = "it was moved or deleted while this page was open") -> None:
+        """Raise DataError where the run is gone."""
         if not (self.run / "generate").is_dir():
             raise DataError(f"{self.run}: no run directory with traces; {step}")
 
@@ -114,7 +115,7 @@ class TraceTable:
 
         Raises DataError where the run is gone.
         """
-        self._require_run("it was moved or deleted while this page was open")
+        self.require_run()
         if self.filtered and _filter_version(self.run) == self.version:
             return  # without waiting for a query
         with self._lock:
