@@ -1,9 +1,9 @@
 """What concludes an answer that reasons: the last sentence of a chain of thought, or the clause after "so".
 
 Reads the form of the text only. A text has a conclusion if its last sentence holds a word such as "so" or
-"therefore", or an arrow. It also has one if the text has at least three sentences and the last sentence has the most
-words of the question. A last sentence that retracts, doubts or starts another subject is no conclusion, unless the
-question itself has the word for this.
+"therefore", or an arrow. A last sentence without them concludes too, if no sentence before it is an answer itself. A
+last sentence that retracts, doubts or starts another subject is no conclusion, unless the question itself has the
+word for this.
 """
 
 import re
@@ -13,13 +13,11 @@ from typing import Final
 
 from distill.answers.words.spelling import are_opposites
 from distill.answers.words.tokens import tokens
-from distill.answers.words.word_classes import CLASSES, sets_apart
+from distill.answers.words.word_classes import CLASSES, PRONOUNS, sets_apart
 from distill.answers.words.word_forms import same_word_form
 
 _LONGEST: Final = 2_000
 _LONGEST_SENTENCE: Final = 300
-_FEWEST: Final = 3
-"""Sentences of a chain that needs no concluding word: a second sentence may only add something."""
 _SHORT_FORM: Final = (
     r"(?<!(?<![\w-])[A-Z])(?<!\b(?:[Mm]r|[Dd]r|[Ss]t|vs))(?<!\b(?:Mrs|etc|[Vv]ol|Inc|Ltd|i\.e|e\.g))(?<!\bNo)"
 )
@@ -120,11 +118,7 @@ def _of_last_sentence(sentences: Sequence[str], question: str) -> Iterator[str]:
         yield last[lead_in.end() :]
     elif (inner := _INSIDE.search(last)) is not None:
         yield last[: inner.start()] + last[inner.end() :]
-    elif len(sentences) >= _FEWEST and (
-        _is_about(last, before, question)
-        or _is_bare(last, before[-1], question)
-        or (_names_asked(last, question) and not _STATED.fullmatch(before[-1]))
-    ):
+    elif _is_bare(last, before[-1], question) or _answers(last, before, question):
         yield last
 
 
@@ -152,30 +146,13 @@ def _is_bare(last: str, before: str, question: str) -> bool:
     return _has_only(last, question) and not _has_only(before, question)
 
 
-def _names_asked(last: str, question: str) -> bool:
-    """Whether a sentence says which one the question asks for, and nothing else: the oldest is Agnes."""
-    stated = _STATED.fullmatch(last)
-    if stated is None or len(stated["value"].split()) > _FEW_WORDS + 1 or not _has_only(stated["asked"], question):
-        return False
-    return _has_words(stated["asked"], question, _RANKS)
-
-
 def _has_words(sentence: str, question: str, kind: re.Pattern[str]) -> bool:
     """Whether a sentence has all words of a kind that its question has."""
     return {word for word in tokens(question[:_LONGEST_SENTENCE]) if kind.fullmatch(word)} <= {*tokens(sentence)}
 
 
 _IS_POLAR = re.compile(r"(?:yes|no|ja|nein|oui|non|sí|sì|sim|não),", re.IGNORECASE)
-_STATED = re.compile(
-    r"(?P<asked>[^,;:.!?]{3,120}?)(?::|\s(?:is|are|was|were|ist|sind|war|est|était|es|fue|era))\s"
-    r"(?P<value>[^,;:!?]{1,60}?)[.!]?",
-    re.IGNORECASE,
-)
 _ORDINALS = re.compile(r"second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth")
-_RANKS = re.compile(
-    rf"{_ORDINALS.pattern}|\w+est|most|least|difference|sum|total|average|mean|median|ratio|more|less|fewer"
-)
-"""Words that tell which value is asked for."""
 
 
 def _has_only(sentence: str, question: str) -> bool:
@@ -190,15 +167,29 @@ def _is_value(word: str, before: str) -> bool:
     return not word.isalpha() or before[-1:].isdigit() or word in CLASSES["calendar"] or word == "asked"
 
 
-def _is_about(last: str, before: Sequence[str], question: str) -> bool:
-    """Whether no sentence before the last one shares as many words with the question."""
+def _answers(last: str, before: Sequence[str], question: str) -> bool:
+    """Whether a last sentence answers its question; none does that only goes on with what stands before it.
+
+    It goes on if a sentence before it has the same form (A is 7. B is 5.) and as many words of the question. It also
+    does if one before it concludes, or has all words of the question, and has more of them.
+    """
     asked = _asked(question)
     if not asked or _turns(last, question) or not _has_words(last, question, _ORDINALS):
         return False
-    said = {*tokens(last)}
-    shared = _shared(said, asked)
-    most = max(_shared({*tokens(sentence)}, asked) for sentence in before)
-    return shared > most or (shared == most and _IT_IS.match(last) is not None)
+    shared = _shared({*tokens(last)}, asked)
+    for sentence in before:
+        words = _shared({*tokens(sentence)}, asked)
+        is_answer = words == len(asked) or _LEAD_IN.match(sentence) is not None
+        if (is_answer and words > shared) or (words >= shared and _have_one_form(sentence, last)):
+            return False
+    return True
+
+
+def _have_one_form(sentence: str, other: str) -> bool:
+    """Whether two sentences begin alike (he buys, he talks), or differ in three words at most, beside numbers."""
+    words, others = ([word for word in tokens(each) if word.isalpha()] for each in (sentence, other))
+    begin_alike = words[:1] == others[:1] and (words[1:2] == others[1:2] or {*words[:1]} <= PRONOUNS)
+    return begin_alike or len({*words} ^ {*others}) <= _FEW_WORDS
 
 
 def _turns(sentence: str, question: str) -> bool:
@@ -215,9 +206,4 @@ def _shared(said: Collection[str], asked: Sequence[str]) -> int:
     return sum(any(same_word_form(word, other) for other in said) for word in asked)
 
 
-_IT_IS = re.compile(
-    r"(?:(?:it|this|that|they|these|he|she)(?: must be| has to be| is|['’]s| are|['’]re)"
-    r"|(?:his|her|its|their) [\w-]+ (?:is|are))\b",
-    re.IGNORECASE,
-)
 _SMALL: Final = CLASSES["small_of_question"]

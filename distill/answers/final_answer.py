@@ -196,7 +196,8 @@ def first_sentence(line: str) -> str:
     """A line up to the end of its first sentence; points in numbers and in short abbreviations end nothing."""
     for match in re.finditer(r"[.!?;](?=\s)", line):
         word = line[max(0, match.start() - 5) : match.start()].split(" ")[-1]
-        if match[0] != "." or not 1 < len(word) <= 3 or not word.isalpha():
+        goes_on = "." in word and line[match.end() + 1 : match.end() + 2].islower()  # U.S. dollars
+        if match[0] != "." or not 1 < len(word) <= 3 or not (word.isalpha() or goes_on):
             return line[: match.start()]
     return line
 
