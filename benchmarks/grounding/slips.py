@@ -12,7 +12,8 @@ holds 192 sentences with drawn numbers, four times each: the parser is tuned on 
 `blind_14_heldout` are halves of another 300 by another writer; the held half was not read. `blind_15` is by a third
 writer: its right texts were read, its slips were not. `blind_18_dev` and `blind_18_heldout` are halves
 of 300 whole traces of teachers with at most one slip each, `blind_19_dev` and `blind_19_heldout` of 240; the held
-halves were not read. `blind_20_dev` and `blind_20_heldout` are halves of 240 more, not read.
+halves were not read. `blind_20_dev` and `blind_20_heldout` are halves of 240 more, not read. `blind_21_dev` and
+`blind_21_heldout` are halves of 240 whole rationales; the held half was not read.
 Takes 3 s (two shared cores).
 """
 

@@ -270,6 +270,13 @@ COUNTED = "- Row 1: 2 blue, 1 white\n- Row 2: 2 blue, 3 grey\n\n"
             "195千克",
             "苹果80千克，香蕉65千克，合计145千克。加上橙子的50千克，一共是195千克。",
         ),
+        (
+            "How much did the rainfall differ between the two months?",
+            "118 mm",
+            "November: 131 mm, May: 13 mm.\n\nThat is ten times as wet.\n\nThe gap amounts to 118 mm.",
+        ),
+        ("What is written on the sign?", "ROAST", 'The first sign is empty. The word on it is "ROAST".'),
+        ("How much is it?", "482.6", "The label is 482.6.\n\n**Answer: 482.6 million U.S. dollars**\n\nQ2: 455.1."),
         ("What is the total of the bill?", "$435", "Nights: $375.\nFood: $60.\nThe total printed is $435 as well."),
     ],
 )
@@ -294,6 +301,13 @@ def test_the_end_of_a_whole_trace_states_its_answer(question: str, gold: str, tr
             "13",
             "So the range is 13. If 21 is left out, the range is 9, which is what is asked for.",
         ),
+        (
+            "What is the range of the ages?",
+            "24",
+            "The ages go from 8 to 21. So the range of the ages is 13 years. There are 24 dots here.",
+        ),
+        ("How tall is the tower?", "7", "The tower is 50 m tall. Next to it stands a tree of 7 m."),
+        ("How tall is the tower?", "7", "The tower measures 50 m. The tree measures 7 m."),
         ("What is the range without 21?", "13", "There are 9 dots. So the range is 13. Without 21, the range is 9."),
         ("Which country is lowest?", "Peru", "Chile is at 5. Peru is at 7. That's the second lowest value."),
         ("What color is the car?", "red", "There is a car.\n\nThe one in front is blue.\n\nThe bike is red."),
