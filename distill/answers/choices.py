@@ -18,7 +18,7 @@ from distill.answers.numbers.quantities import read_quantities, read_single_quan
 from distill.answers.numbers.units import unit_factor
 from distill.answers.words.place_names import is_region
 from distill.answers.words.tokens import tokens
-from distill.answers.words.word_classes import NEGATIONS
+from distill.answers.words.word_classes import CLASSES, NEGATIONS
 from distill.answers.words.word_forms import same_word_form
 
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -156,6 +156,7 @@ def find_chosen_letters(text: str, options: Sequence[str]) -> set[str]:
     return (
         _mentioned_letters(text, options)
         or _letter_of_shortened_option(text, options)
+        or _letter_of_same_words(text, options)
         or _letter_by_own_words(text, options)
         or _letter_of_misspelled_option(text, options)
     )
@@ -192,6 +193,18 @@ def _letter_of_shortened_option(text: str, options: Sequence[str]) -> set[str]:
         if len(option_words) <= 2 * len(words) and same_negations and all(word in left for word in words):
             holding.add(letter)
     return holding if len(holding) == 1 else set()
+
+
+def _letter_of_same_words(text: str, options: Sequence[str]) -> set[str]:
+    """The only option with the content words of a text, in any order: the shop of Ann, for Ann's shop."""
+    said, *offered = (
+        {word.removesuffix("'s") for word in tokens(each) if word not in _SMALL_WORDS} for each in (text, *options)
+    )
+    letters = {letter for letter, own in zip(LETTERS, offered, strict=False) if own == said}
+    return letters if len(letters) == 1 and len(said) >= _FEWEST_WORDS else set()
+
+
+_SMALL_WORDS: Final = CLASSES["function_words"] - NEGATIONS | {"should"}
 
 
 def _letter_by_own_words(text: str, options: Sequence[str]) -> set[str]:

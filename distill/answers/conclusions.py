@@ -42,7 +42,8 @@ _LEAD_IN = re.compile(
 _CLAUSE = re.compile(
     rf"(?:[,;:–—-]\s+|\s)(?:and )?(?<=[,;:–—-]\s)(?:{_LEADS_IN})(?!\w),?\s+(?!that\b)"
     r"|\s(?:shows?|suggests?|tells?|means?|indicates?|proves?|confirms?)\sthat\s"
-    r"|,\s(?=(?:it|this|that|she|he|they)\smust\sbe\s)"
+    r"|,\s(?=(?:it|this|that|she|he|they)\smust\sbe\s|it\sis\s[^,]{2,60}\s(?:that|who|which)\s)"
+    r"|^(?:since|as|because|given that|da|weil|comme|puisque|como|poiché)\s[^,]{3,}?,\s(?=[^,]*$)"
     r"|,\s(?:which|that) (?:belongs to|corresponds to|gives|makes|means)\s"
     r"|[，,]\s?(?:一共|总共|總共|合计)[是有为為]?|\sकुल\s"
     r"|\s?[→⇒⟹]\s?|[，,。](?:所以|因此|因而|よって|したがって|つまり|だから)[,，、]?|^(?=[^=]*?[^\W\d_]{3})[^=]+\s=\s(?=[^=,;]+$)"
@@ -64,10 +65,11 @@ _GOES_ON = re.compile(
 )
 
 
-def conclusions(text: str, question: str = "", emphasised: str = "") -> Iterator[str]:
+def conclusions(text: str, question: str = "", emphasised: str = "", *, of_words: bool = False) -> Iterator[str]:
     """The parts that may conclude a text, the shortest first; none for a text that only states something.
 
-    `emphasised` are the only bold words of the last paragraph.
+    `emphasised` are the only bold words of the last paragraph. An answer `of_words` stands alone or behind a colon if
+    it is bold: the **red** car is behind the blue one.
     """
     text = text.strip()
     if len(text) > _LONGEST:
@@ -81,8 +83,10 @@ def conclusions(text: str, question: str = "", emphasised: str = "") -> Iterator
         if paragraph != text and "\n" not in paragraph and _is_short_or_about(paragraph, question):
             yield paragraph
         around = [_ASIDE.sub("", one.replace(emphasised, "")) for one in sentences if emphasised in one]
-        if emphasised and around and not any(map(str.isdigit, around[-1])):
-            yield emphasised
+        if emphasised and around:
+            around_last = around[-1].strip()
+            if _ALONE.search(around_last) if of_words else not any(map(str.isdigit, around_last)):
+                yield emphasised
     if (concluding := _before_remarks(sentences, question)) is not None:
         yield concluding
 
@@ -93,6 +97,7 @@ def _is_short_or_about(paragraph: str, question: str) -> bool:
 
 
 _FEW_WORDS: Final = 3
+_ALONE = re.compile(r"(?:^|:)\W*$")
 _ASIDE = re.compile(r"\([^()]*\)")
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 

@@ -55,14 +55,14 @@ _DENIED_PART = re.compile(
 
 
 def after_correction(prediction: str) -> str | None:
-    """What a writer says after the last correction of a text; None if nothing is corrected."""
+    """What a writer says after the last correction of a text, perhaps nothing; None if nothing is corrected."""
     start = thinking_end(prediction)
     tail = prediction[max(start, len(prediction) - MAX_CHARACTERS) :]
     corrections = list(_CORRECTS.finditer(tail))
     if not corrections or not any(map(str.isalnum, tail[: corrections[-1].start()])):
         return None
     filler = _FILLER.match(tail, corrections[-1].end())
-    return tail[filler.end() if filler else 0 :].strip() or None
+    return tail[filler.end() if filler else 0 :].strip()
 
 
 def with_correction(result: CompareResult, corrected: CompareResult, rest: str) -> CompareResult:
@@ -71,7 +71,7 @@ def with_correction(result: CompareResult, corrected: CompareResult, rest: str) 
         return corrected
     if result.verdict == "correct":
         return result if _CONFIRMS.search(rest) and not _DISPUTES.search(rest) else undecided("taken_back")
-    return corrected if corrected.verdict == "undecided" else result
+    return corrected if rest and corrected.verdict == "undecided" else result
 
 
 def without_denied(text: str) -> str:

@@ -180,7 +180,8 @@ def _compare(prediction: str, gold: GoldAnswer, *, ask_worker: bool) -> CompareR
         return wrong("empty_prediction")
     result = undecided("too_long") if gold.cut else _compare_said(prediction, gold, ask_worker=ask_worker)
     if (rest := taken_back.after_correction(prediction)) is not None:
-        result = taken_back.with_correction(result, _compare_said(rest, gold, ask_worker=False), rest)
+        after = _compare_said(rest, gold, ask_worker=False) if rest else undecided("taken_back")
+        result = taken_back.with_correction(result, after, rest)
     return result
 
 
@@ -240,13 +241,15 @@ _ENUMERATED = re.compile(r"^\d{1,2}[.)] (?=[^\W\d_]{2})")
 """1. Call to order."""
 
 
-_OF_WORDS: Final = frozenset({"text", "list", "choice"})  # bold words may be no answer: the **red** car is behind
+_OF_WORDS: Final = frozenset({"text", "list", "choice"})
 
 
 def _compare_conclusion(final: FinalAnswer, gold: GoldAnswer) -> CompareResult | None:
     """The gold answer as what a chain of thought concludes."""
-    emphasised = "" if gold.answer_type in _OF_WORDS else final.emphasised
-    for part in () if final.marked or final.cut else conclusions(final.text, gold.question, emphasised):
+    if final.marked or final.cut:
+        return None
+    of_words = gold.answer_type in _OF_WORDS
+    for part in conclusions(final.text, gold.question, final.emphasised, of_words=of_words):
         said = final_answer(part)
         result = _compare_final(said, gold, ask_worker=False)
         if result.verdict != "correct" and result.reason not in _OF_THE_WHOLE:

@@ -31,7 +31,7 @@ _HOURS_IN_RUSSIAN_TEXT: Final = """первого второго третьег�
     десятого одиннадцатого двенадцатого"""
 _HOURS_IN_RUSSIAN: Final = _HOURS_IN_RUSSIAN_TEXT.split()
 _RUSSIAN = re.compile(
-    r"\bбез (?P<to>четверти|[а-я]+) (?P<hour>[а-я]+)\b"
+    r"\bбез (?P<to>четверти|(?:двадцати )?[а-я]+) (?P<hour>[а-я]+)\b"
     rf"|\b(?P<part>половина|четверть) (?P<next>{'|'.join(_HOURS_IN_RUSSIAN)}|четвёртого)\b",
     re.IGNORECASE,
 )
@@ -71,7 +71,7 @@ _NOON = re.compile(
 )
 _MIDNIGHT = re.compile(r"\b(?:minuit|medianoche|mezzanotte|meia-noite|mitternacht)\b", re.IGNORECASE)
 _HINT = re.compile(
-    r"[点點时時시]|[上下]午|午[前後]|早上|晚上|오[전후]|\b(?:без|половина|четверть)\b|\s(?:утра|дня|вечера|ночи)\b|\b(?:halb|viertel|uhr|heures?|las?|le|às|as|mid[ia]|minuit|media|mezza|mezzo|meio|mittags?)|noche|notte"
+    r"[点點时時시]|[上下]午|午[前後]|早上|晚上|오[전후]|\b(?:без|половина|четверть)\b|\s(?:утра|дня|вечера|ночи)\b|\b(?:halb|(?:drei)?viertel|uhr|heures?|las?|le|às|as|mid[ia]|minuit|media|mezza|mezzo|meio|mittags?)|noche|notte"
     r"|noite|nacht|\bl'|\b(?:vor|nach)\b|बजे|ال",
     re.IGNORECASE,
 )
@@ -190,5 +190,6 @@ def _value(word: str) -> int | None:
 
 _SMALL: Final = {
     **dict.fromkeys(("una", "un", "une", "ein", "eins", "uma"), 1),
+    **{"пяти": 5, "десяти": 10, "двадцати": 20, "двадцати пяти": 25},
     **{"due": 2, "six": 6, "dix": 10, "elf": 11, "once": 11},
 }

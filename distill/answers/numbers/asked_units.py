@@ -23,7 +23,7 @@ _PERCENT = re.compile(
     re.IGNORECASE,
 )
 _ASKED = re.compile(
-    r"(?:\b(?:in|nearest|how many|wie ?viele?|combien de"
+    r"(?:\b(?:in|nearest|how many(?: more| fewer)?|wie ?viele?|combien de"
     r"|cuántos|cuántas|quanti|quante|quantos|quantas|en|em)\b|多少)\s?"
     r"(?:(?P<scale>hundred|thousand|million|billion|trillion|millionen|tausend|millones|milliarden|miles|milhões|milioni|миллионов|тысяч)s?\b"
     r"(?: of| de)?\s?)?"

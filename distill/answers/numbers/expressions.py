@@ -30,7 +30,8 @@ _STATED = re.compile(
 )
 _ABOUT = re.compile(r"^\s*(?:(?:approximately|approx\.|about|roughly|around)\s|≈\s?)(?=-?\d+\.\d)", re.IGNORECASE)
 _APPROXIMATE_ASIDE = re.compile(
-    r"\s?\((?:≈|~|about |approximately |approx\. |\\approx)[^()]{1,20}\)|\s?(?:≈|\\approx)\s?\d[\d.]*$"
+    r"\s?\((?:in )?(?:(?:square|cubic) )?(?:units?|[a-z]{1,3}[²³]?)\)\.?$"
+    r"|\s?\((?:≈|~|about |approximately |approx\. |\\approx)[^()]{1,20}\)|\s?(?:≈|\\approx)\s?\d[\d.]*$"
 )
 _OPEN = re.compile(
     r"\b(?:or|not|n't|between|about|approximately|either|neither|except|but)\b|≈|±|\\pm", re.IGNORECASE

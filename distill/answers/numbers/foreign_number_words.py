@@ -148,12 +148,22 @@ def _halved(text: str) -> tuple[Spelled, ...]:
 
 _SINO_KOREAN: Final = str.maketrans("영공일이삼사오육륙칠팔구십백천만억", "零零一二三四五六六七八九十百千万亿")
 _SINO_KOREAN_NUMBER = re.compile("[영공일이삼사오육륙칠팔구십백천만억]+")
+_KOREAN: Final = {
+    **{word: value for value, word in enumerate(_TABLE["korean"].split())},
+    **{"하나": 1, "둘": 2, "셋": 3, "넷": 4},
+}
 _BY_NAME: Final = {
+    **_KOREAN,
+    **{
+        ten + one: 10 * tens + value
+        for tens, ten in enumerate(_TABLE["korean_tens"].split(), start=1)
+        for one, value in {**_KOREAN, "": 0}.items()
+    },
+    "스무": 20,
     **{word: 10 * value for value, word in enumerate(_TABLE["russian_tens"].split(), start=6)},
     **{word: 100 * value for value, word in enumerate(_TABLE["russian_hundreds"].split(), start=1)},
     **{word: value for value, word in enumerate(_TABLE["russian"].split())},
-    **{word: value for value, word in enumerate(_TABLE["korean"].split())},
-    **{"одна": 1, "две": 2, "하나": 1, "둘": 2, "셋": 3, "넷": 4, "тридцать": 30, "сорок": 40, "пятьдесят": 50},
+    **{"одна": 1, "две": 2, "тридцать": 30, "сорок": 40, "пятьдесят": 50},
     **{word: value for value, word in enumerate(_TABLE["hindi"].split())},
     **{"पांच": 5, "छः": 6, "छ": 6, "पन्द्रह": 15, "अठाईस": 28, "छे": 6},
     **{word: value for value, word in enumerate(_TABLE["arabic"].split())},

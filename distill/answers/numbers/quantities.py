@@ -107,6 +107,8 @@ _NUMBER = re.compile(
 _AFTER = re.compile(
     r"\s?-?\s?([\u0900-\u0963\u0970-\u097f]+|%|[¢€£₽₺₴₪₫₦฿₱₩]|°(?:\s?[CFcf]\b)?|[万萬億亿千百兆만억천]|[^\W\d_]{1,64}(?:/[A-Za-z]+)?(?:\^\d)?)|\s?(/\s?[A-Za-z]+)"
 )
+_MORE = re.compile(r"\s(?:more|fewer|less|additional|extra)\s([a-z]{3,20})\b")
+"""25 more hours."""
 _RATE = re.compile(
     r"\s+(?:per|a|an|each)\s+(second|minute|hour|day|week|month|quarter|year|person|unit|piece|pound"
     r"|lb|kg|kilogram|gallon|liter|litre|ounce|oz|night|mile|km|serving)\b",
@@ -241,6 +243,9 @@ class _Tail:
 
 
 def _read_tail(text: str, tail: _Tail) -> _Tail:
+    more = _MORE.match(text, tail.end)
+    if more is not None and unit_factor(unit_name(more[1].lower())) is not None:
+        tail.end = more.start(1) - 1
     start = tail.end
     while not tail.unit and (after := _AFTER.match(text, tail.end)):
         if after[2]:

@@ -14,6 +14,7 @@ from typing import Final
 
 from distill.answers.words.other_scripts import states_in_han
 from distill.answers.words.spelling import SPELLINGS, are_opposites
+from distill.answers.words.spelling_variants import SHORT
 from distill.answers.words.tokens import ABBREVIATIONS
 from distill.answers.words.word_classes import (
     AFTER,
@@ -242,6 +243,7 @@ def _same_word(said: str, meant: str, count: int) -> bool:
     return (
         said == meant
         or ABBREVIATIONS.get(said) == meant
+        or (count > 1 and not SHORT.isdisjoint(((said, meant), (meant, said))))  # Oak Avenue, Oak Ave
         or ((count == 1 or len(meant) > _FRAGMENT) and same_word_form(said, meant))
     )
 

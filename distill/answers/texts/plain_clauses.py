@@ -85,7 +85,7 @@ _REMARK = re.compile(
     r",? (?:followed by|ahead of|because|since|according to|based on|judging (?:by|from)|as (?:shown|seen|indicated"
     r"|stated|written|the|it)|which|who|whose|where|that|partly|including|most likely|number|mit|avec|con|com)\b.*"
     r"|, (?:an?|the|in|on|at|with|by|from|near|right|just|of|for|der|die|das|eine?|le|la|une?|el|una|em|im|au)\b.*"
-    r"|, l['’].*|, [$€£]?\d.*| while \w+ing\b.*",
+    r"|, (?:wie|comme|como|come|conforme)\b.*|, l['’].*|, [$€£]?\d.*| while \w+ing\b.*",
     re.IGNORECASE,
 )
 """What follows an answer and only adds to it."""
@@ -228,10 +228,17 @@ def _only_describes(read: Sentence, inside: range, asked: frozenset[str]) -> boo
     if len(after) == 1:
         if is_colour(" ".join(words[inside.start : stop])):
             return words[stop] in SHADES | asked
-        if words[stop] in KINDS or (is_colour(words[stop]) and not _ENGLISH & asked):
+        is_adjective_after = is_colour(words[stop]) or _ROMANCE_ADJECTIVE.search(words[stop])
+        if words[stop] in KINDS or (is_adjective_after and not _ENGLISH & asked):
             return True
     new = [index for index in after if _is_new(read, index, asked) and not words[index].isdigit()]
     return not new and not {*words[stop:]} & (COLOURS | SIDES | POSTURES | PERSONS) - asked
+
+
+_ROMANCE_ADJECTIVE = re.compile(
+    r"(?:al|ale|ali|ales|aux|iques?|ic[oa]s?|os[oa]s?|eux|euses?|ell[oea]s?|iv[oa]s?|ifs?)$"
+)
+"""How adjectives after their noun end: gelato artigianale, pain traditionnel."""
 
 
 def _is_verb_asked(read: Sentence, inside: range, asked: frozenset[str], verbs: set[str]) -> bool:

@@ -88,8 +88,10 @@ def compare_texts(text: str, gold: str, question: str = "") -> CompareResult:
             return undecided("expression", can_be_mathematics=True)
         same_symbols = bool(gold_words) or text.casefold() == gold.casefold()
         return correct("same_words") if same_symbols else wrong("other_symbols")
-    if len(gold_words) == 1 and (polar := compare_polar(text, tokens(text), gold_words[0], question)) is not None:
-        return polar
+    if len(gold_words) == 1:
+        polar = compare_polar(text, tokens(text), gold_words[0], other_scripts(question))
+        if polar is not None:
+            return polar
     if (
         _without_article(words) == _without_article(gold_words)
         or _same_foreign_word(words, gold_words)

@@ -93,7 +93,9 @@ _MORE_THAN = re.compile(
     r"(?P<first>[^.,;?]{0,60}?) than (?P<second>[^.,;?]{1,60})",
     re.IGNORECASE,
 )
-_LESS: Final = frozenset({"fewer", "less", "lower", "smaller", "shorter", "younger"})
+_MORE: Final = frozenset({"more", "higher", "larger", "greater", "bigger"})
+_LESS_OF_A_NUMBER: Final = frozenset({"fewer", "less", "lower", "smaller"})
+_LESS: Final = _LESS_OF_A_NUMBER | {"shorter", "younger"}
 
 
 def turns_around(text: str, question: str) -> bool:
@@ -111,7 +113,8 @@ def turns_around(text: str, question: str) -> bool:
 
 _COMPARISON = re.compile(
     r"(?P<first>[^,;:]{1,60}?) (?:is|are|has|have|was|were)(?: \w+)? (?P<sign>more|fewer|less|\w{2,}er)(?: \w+)?"
-    r" than (?P<second>[^,;:]{1,60})",
+    r" than (?P<second>[^,;:]{1,60})"
+    r"|(?P<more>[^,;:]{1,60}?) (?:outnumber|exceed|surpass|outweigh|top|beat)(?:e?s|ed)? (?P<fewer>[^,;:]{1,60})",
     re.IGNORECASE,
 )
 _SIGN = re.compile(r"\b(?:more|fewer|less|(?!or\b|her\b|other\b|number\b)\w{2,}er)\b", re.IGNORECASE)
@@ -126,9 +129,15 @@ def wins_comparison(text: str, gold: Sequence[str], question: str) -> bool:
     signs = {sign.casefold() for sign in _SIGN.findall(question)}
     if stated is None or len(signs) != 1 or not re.search(r"\bor\b", question):
         return False
-    sign, asked = stated["sign"].casefold(), signs.pop()
+    sign, asked = (stated["sign"] or "").casefold(), signs.pop()
+    if not sign:
+        sign = asked if asked in _MORE else "more"
+        asked = "less" if asked in _LESS_OF_A_NUMBER else asked
     if sign != asked and not are_opposites(sign, asked):
         return False
-    first, second = (_words(stated[name]) for name in ("first", "second"))
+    first, second = (
+        {*_words(stated[name] or stated[verb])} for name, verb in (("first", "more"), ("second", "fewer"))
+    )
     winner, loser = (first, second) if sign == asked else (second, first)
-    return winner == [*gold] and {*loser} <= {*_words(question)}
+    known = {*_words(question), "one", "ones"}
+    return {*gold} <= winner <= known and loser <= known and bool(loser - winner) and not {*gold} <= loser

@@ -250,6 +250,8 @@ def _repeats_in_han(text: str, question: str) -> str | None:
 def _whole_in_han(said: str, question: str) -> str | None:
     """Yes or no where an answer is its whole Chinese or Japanese question, or this with one denial: 飲みません."""
     asked, stated = (_MOOD_IN_HAN.sub("", part) for part in (question.strip("？? "), said))
+    if _POLITE.search(asked):
+        asked, stated = (_PARTICLES.sub("", part) for part in (asked, stated))  # 月曜日は, for 月曜日に
     if not _ASKS_WHOLE.search(question) or len(asked) < _LONGEST_VERB or set("不没沒未") & set(asked):
         return None
     if stated == asked:
@@ -260,9 +262,10 @@ def _whole_in_han(said: str, question: str) -> str | None:
 
 
 _POLITE = re.compile("ます$")
+_PARTICLES = re.compile("[はがをに]")
 _POLITE_DENIAL = re.compile("ません$")
 
 _DENIAL_IN_HAN = re.compile("没有?|沒有?|不|未")
 _MOOD_IN_HAN = re.compile("[了吗嗎か。]")
-_ASKS_WHOLE = re.compile("[吗嗎か][？?]?$")
+_ASKS_WHOLE = re.compile("[吗嗎か][？?。]?$")
 _LONGEST_VERB: Final = 4

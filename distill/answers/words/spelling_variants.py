@@ -15,7 +15,7 @@ from distill.answers.words.spelling import without_accents
 from distill.word_tables import longest_first, read_table
 
 _TABLE: Final = read_table(__file__)
-_SHORT: Final = frozenset(tuple(pair.split("=")) for pair in _TABLE["short"].split())
+SHORT: Final = frozenset(tuple(pair.split("=")) for pair in _TABLE["short"].split())
 _SAME_THING: Final = frozenset(
     frozenset(pair.strip().split("=")) for pair in " ".join(_TABLE["same_thing"].split()).split(";")
 )
@@ -55,7 +55,7 @@ _SHORT_NAME = re.compile(r"(?:[A-Z]\.?\s?){1,7}[A-Z]\.?|[A-Z]\s?&\s?[A-Z]")
 _JOINING: Final = frozenset({"of", "and", "the", "for", "in", "on", "de", "la"})
 _FULL: Final = {
     short: full
-    for short, full in sorted(_SHORT)
+    for short, full in sorted(SHORT)
     if re.fullmatch(r"\w+day|january|february|march|april|june|july|august|september|october|november|december", full)
 }
 _DAY_OR_MONTH = re.compile(rf"\b({longest_first(_FULL)})\b\.?")
@@ -145,7 +145,7 @@ def _compare_shortened(words: Sequence[str], gold_words: Sequence[str]) -> Compa
     if len(words) != len(gold_words):
         return None
     pairs = [(word, gold_word) for word, gold_word in zip(words, gold_words, strict=True) if word != gold_word]
-    if len(words) > 1 and all({pair, pair[::-1]} & _SHORT or _same_street(*pair) for pair in pairs):
+    if len(words) > 1 and all({pair, pair[::-1]} & SHORT or _same_street(*pair) for pair in pairs):
         return correct("same_words_shortened")
     return None
 

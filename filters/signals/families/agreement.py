@@ -25,7 +25,7 @@ class Agreement:
     relative_tolerance: float
 
     name: ClassVar[str] = "agreement"
-    version: ClassVar[str] = "32"
+    version: ClassVar[str] = "33"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "agreement",

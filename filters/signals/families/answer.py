@@ -23,7 +23,7 @@ class Answer(SignalOfEachTrace):
     relative_tolerance: float
 
     name: ClassVar[str] = "answer"
-    version: ClassVar[str] = "31"
+    version: ClassVar[str] = "32"
     columns: ClassVar[pa.Schema] = family(
         "answer",
         answer_verdict=("text", "correct, wrong or undecided against the gold answer"),

@@ -18,7 +18,7 @@ from filters.signals.base import NOT_APPLICABLE, OK, UNDECIDABLE, SignalOfEachTr
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusion(SignalOfEachTrace):
     name: ClassVar[str] = "conclusion"
-    version: ClassVar[str] = "29"
+    version: ClassVar[str] = "30"
     columns: ClassVar[pa.Schema] = family(
         "conclusion",
         conclusion=(

@@ -59,7 +59,7 @@ class Contamination:
     index_sha256: str | None
 
     name: ClassVar[str] = "contamination"
-    version: ClassVar[str] = "26"
+    version: ClassVar[str] = "27"
     scope: ClassVar[Literal["trace", "sample"]] = "sample"
     columns: ClassVar[pa.Schema] = family(
         "contamination",

@@ -43,3 +43,10 @@ def test_an_option_after_the_26th_has_no_letter(said: str) -> None:
     assert judge(said, "fruit 3", options=options).verdict != CORRECT
     assert judge(said, "fruit 3", question=in_question).verdict != CORRECT
     assert judge("fruit 28", "fruit 28", options=options).verdict == CORRECT
+
+
+def test_an_option_may_be_said_with_its_words_in_another_order() -> None:
+    options = ["Ann can sell her bread for Tom's figs.", "Tom can sell his nuts for Ann's bread.", "Ann can wait."]
+    assert judge("Ann should sell her bread for the figs of Tom.", "A", options=options).verdict == CORRECT
+    options = ["The cat bites the big dog.", "The big dog bites the cat."]
+    assert judge("It is the cat that the big dog bites.", "A", options=options).verdict != CORRECT
