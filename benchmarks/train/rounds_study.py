@@ -1,14 +1,14 @@
-"""Rounds against more training on the traces of the first pass, with equal steps, on the same test questions.
+"""Rounds against more training on the traces of round 0, with equal steps, on the same test questions.
 
     python benchmarks/train/rounds_study.py FOLDER [--recipe tiny-steps] [--rounds 2] [--steps 900] [--share 0.5]
                                             [--seeds 0 1 2] [--start last] [--samples N] [--questions N] [--test N]
                                             [--pool 0.3] [--random N N] [--set student.dtype=bfloat16]
 
-Each seed is a run in FOLDER. Its stage `reason` is the first pass. The control goes on from it for as many steps as
-the rounds have together, with the same settings, on the traces of the first pass. A resumed command goes on where it
+Each seed is a run in FOLDER. Its stage `reason` is round 0. The control goes on from it for as many steps as
+the rounds have together, with the same settings, on the traces of round 0. A resumed command goes on where it
 was. The difference is paired by question and by seed (distill/stats/paired_effects.py); tokens are those of training.
 The rounds read their own validation questions; the test questions decide nothing but the figures printed here.
-With --pool the first pass asks only this share of the questions. The student answers the others, and the rounds take
+With --pool round 0 asks only this share of the questions. The student answers the others, and the rounds take
 its failures among them (`rounds.questions`); the last 7 % are the validation questions. With --random 514 102 the
 rounds take so many random questions of the others in the place of failures: what new questions do by themselves.
 Takes 2 min with `--rounds 1 --steps 20 --seeds 0 --questions 60 --test 40` (two shared cores).
@@ -28,7 +28,7 @@ from distill.recipe.recipe import Recipe
 from distill.reports.text_table import table
 from distill.rounds import returned_questions
 from distill.rounds.results import rounds_text
-from distill.rounds.round_recipes import pass_folder
+from distill.rounds.round_recipes import run_of_round
 from distill.stats.intervals import wilson
 from distill.stats.paired_effects import PairedEffect, paired_effect
 
@@ -115,9 +115,9 @@ def main() -> None:
             return_random_questions(options.random, seed)
         all_stages(study_recipe(options, seed), run)
         print(f"seed {seed}\n{rounds_text(run)}")
-        last = pass_folder(run, options.rounds)
-        of_rounds = sum(tokens(pass_folder(run, number), "reason") for number in range(1, options.rounds + 1))
-        print(f"tokens after the first pass: rounds {of_rounds:,}, control {tokens(run, 'control'):,}\n")
+        last = run_of_round(run, options.rounds)
+        of_rounds = sum(tokens(run_of_round(run, number), "reason") for number in range(1, options.rounds + 1))
+        print(f"tokens after round 0: rounds {of_rounds:,}, control {tokens(run, 'control'):,}\n")
         found["first"].append(right(run, "first"))
         found["control"].append(right(run, "control"))
         found["rounds"].append(right(last, "first"))

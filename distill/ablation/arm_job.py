@@ -271,7 +271,7 @@ def _train(
 
 
 def _make_rounds(planned: Arm, folder: Path, steps: ArmSteps, on_progress: ProgressCallback) -> None:
-    """The rounds of an arm after its first pass; the student of the last one is evaluated."""
+    """The rounds of an arm after its round 0; the student of the last one is evaluated."""
     from distill.wiring.model_signals import measurers
     from distill.wiring.scored_traces import note_scorers, score_stages
     from filters.apply import apply

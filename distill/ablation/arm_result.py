@@ -16,7 +16,7 @@ from distill.artifacts.layout import EVAL_METRICS, METRICS, PREDICTIONS
 from distill.artifacts.manifest import Manifest, require
 from distill.recipe.sections.eval import BASE
 from distill.recipe.sections.stages import is_traces, lineage
-from distill.rounds.round_recipes import pass_folder
+from distill.rounds.round_recipes import run_of_round
 
 _CURVE_POINTS = 60
 
@@ -72,7 +72,7 @@ def _traces(planned: Arm, folder: Path) -> dict[str, float]:
         if is_traces(stage) and stage.rollouts is None
     ]
     learned = [(folder, stage) for stage in stages]
-    learned += [(pass_folder(folder, number), stages[-1]) for number in range(1, planned.rounds + 1) if stages]
+    learned += [(run_of_round(folder, number), stages[-1]) for number in range(1, planned.rounds + 1) if stages]
     costs: Counter[str] = Counter()
     known: set[str] = set()
     for run, stage in learned:

@@ -15,7 +15,7 @@ from distill.artifacts.layout import rollouts_folder
 from distill.artifacts.manifest import Manifest
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.stages import Stage, lineage
-from distill.rounds.round_recipes import attempt_folder, pass_folder, round_folder
+from distill.rounds.round_recipes import attempt_folder, round_folder, run_of_round
 from distill.trace_records import scores
 
 
@@ -37,7 +37,7 @@ class Seconds:
 
 def measured_folder(planned: Arm, folder: Path) -> Path:
     """The run directory with the evaluation of the arm: its own directory, or its last round."""
-    return pass_folder(folder, planned.rounds)
+    return run_of_round(folder, planned.rounds)
 
 
 def training_costs(planned: Arm, folder: Path) -> dict[str, float]:
@@ -68,7 +68,7 @@ def _stages(planned: Arm, folder: Path) -> Iterator[tuple[str, Path]]:
     """The name and folder of every trained stage of an arm, also of its rounds."""
     yield from ((stage.name, folder / "train" / stage.name) for stage in planned.recipe.stages)
     for number in range(1, planned.rounds + 1):
-        yield planned.stage, pass_folder(folder, number) / "train" / planned.stage
+        yield planned.stage, run_of_round(folder, number) / "train" / planned.stage
 
 
 def _of_stages(recipe: Recipe, folder: Path) -> Iterator[float]:

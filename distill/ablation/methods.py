@@ -44,7 +44,7 @@ def preference(draft: Draft, percent: str) -> str:
 
 
 def rounds(draft: Draft, count: str) -> str:
-    """A shorter first pass, then rounds; `[rounds]` of the recipe says how, and no verdict ends them."""
+    """A shorter round 0, then rounds; `[rounds]` of the recipe says how, and no verdict ends them."""
     made = number(f"rounds_{count}", count)
     _require_rationales(draft, f"rounds_{count}")
     settings, recipe = draft.recipe.rounds, draft.recipe

@@ -69,7 +69,7 @@ FAILED = "failed.json"
 """In the run directory of an arm that failed: why. It goes when the arm is begun again."""
 
 ROUNDS, ROUNDS_RESULTS = "rounds", "rounds.json"
-"""In the run directory: the run directories of rounds by number, and what is known of every pass."""
+"""In the run directory: the run directories of rounds by number, and what is known of every round."""
 
 IMAGES, COMPARED_IMAGES = "read_images.parquet", ".read_images.parquet"
 """In the folder of a training stage and in `eval/`: the images that it read, and the same as they were compared last

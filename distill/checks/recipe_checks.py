@@ -52,7 +52,7 @@ GENERATE_ALONE: Sequence[tuple[str, RecipeCheck]] = (*GENERATE, ("data", overlap
 """What `distill generate --check` looks at."""
 
 ROUNDS: Sequence[tuple[str, RecipeCheck]] = (*GENERATE, ("rounds", rounds.check_rounds))
-"""What the rounds after a finished first pass need."""
+"""What the rounds after a finished round 0 need."""
 
 WHOLE: Sequence[tuple[str, RecipeCheck]] = (
     *GENERATE,

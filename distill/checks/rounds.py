@@ -1,4 +1,4 @@
-"""Checks of the rounds after the first pass."""
+"""Checks of the rounds after round 0."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ def check_rounds(context: CheckContext) -> Iterator[CheckResult]:
         return
     same = [each.name for each in teachers if each.sampling.temperature == 0 and "{reply}" not in each.prompt]
     # Questions of another source are new to the teachers in the first round.
-    before = "the first pass" if settings.questions == ASKED else "the round before" if settings.count > 1 else ""
+    before = "round 0" if settings.questions == ASKED else "the round before" if settings.count > 1 else ""
     if same and before:
         names = ", ".join(same)
         message = f"{names} with temperature = 0 would write the same traces as in {before}"

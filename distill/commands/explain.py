@@ -39,7 +39,7 @@ def explain_trace(run: Path, trace_id: str) -> str:
     """Everything known of the trace with this id, or with an id that begins so, as text; for the id of a sample, of
     each of its traces. Traces of the rounds of a run are found, too. Raises DataError."""
     prefix = trace_id.strip().lower()
-    found = _passes_with(run, prefix)
+    found = _rounds_with(run, prefix)
     of_sample = [(folder, name) for folder, row in found for name, sample in row if sample == prefix]
     texts = []
     for folder, name in of_sample or [(found[0][0] if found else run, trace_id)]:
@@ -48,8 +48,8 @@ def explain_trace(run: Path, trace_id: str) -> str:
     return "\n\n".join(texts)
 
 
-def _passes_with(run: Path, prefix: str) -> list[tuple[Path, list[tuple[str, str]]]]:
-    """The passes, from the first one on, with the traces (id and sample) of which one of both begins so."""
+def _rounds_with(run: Path, prefix: str) -> list[tuple[Path, list[tuple[str, str]]]]:
+    """The rounds, from the first one on, with the traces (id and sample) of which one of both begins so."""
     tables, found = _Tables(), []
     for folder in [run, *sorted((run / layout.ROUNDS).glob("[0-9]*"), key=lambda each: int(each.name))]:
         plan = folder / "generate" / layout.PLAN
@@ -332,7 +332,7 @@ def _round(run: Path, sample: Mapping[str, Any]) -> str:
     if run.resolve().parent.name != layout.ROUNDS:
         return ""
     reply = orjson.loads(sample["meta"] or "{}").get(REPLY, "")
-    return f"{run.resolve().name}; the student of the pass before gave this wrong reply:\n{reply}"
+    return f"{run.resolve().name}; the student of the round before gave this wrong reply:\n{reply}"
 
 
 def _pair(tables: _Tables, path: Path, trace_id: str, sample_id: str) -> str:

@@ -67,7 +67,7 @@ class Explanation:
     arms: Sequence[str] = ()
     """Arms of the ablation that contain it."""
     round: str = ""
-    """The round that asked for it, and the student's reply that sent the question back; empty for a first pass."""
+    """The round that asked for it, and the student's reply that sent the question back; empty for round 0."""
     pair: str = ""
     """Its part in the pair of its question, or why there is none; empty where no stage learns from pairs."""
     visual: Sequence[tuple[str, Sequence[str]]] = ()

@@ -17,8 +17,8 @@ from distill.errors import StaleError
 from distill.python_api import verbs
 from distill.recipe.recipe import Recipe
 from distill.rounds.make_round import RoundSteps, make_round, selected_traces
-from distill.rounds.results import pass_fields, read_results, rounds_text, write_results
-from distill.rounds.round_recipes import VALIDATION, evaluation_recipe, pass_folder, round_folder, student_of_pass
+from distill.rounds.results import read_results, round_fields, rounds_text, write_results
+from distill.rounds.round_recipes import VALIDATION, evaluation_recipe, round_folder, run_of_round, student_of_round
 from distill.rounds.verdicts import BETTER, CONTINUES, Replies, judge_round, measure
 
 Finish = Callable[[Callable[..., Any], Recipe, Path], Any]
@@ -26,23 +26,23 @@ Finish = Callable[[Callable[..., Any], Recipe, Path], Any]
 
 
 @dataclass(slots=True)
-class _Passes:
-    """What is known of the passes so far."""
+class _Rounds:
+    """What is known of the rounds so far."""
 
     recipe: Recipe
     run: Path
     replies: list[Replies] = field(default_factory=list)
-    """To the validation questions, by pass."""
+    """To the validation questions, by round."""
     fields: list[dict[str, Any]] = field(default_factory=list)
     best: int = 0
 
     def add(self, replies: Replies, counts: dict[str, int]) -> str:
-        """Judge the pass that gave these replies; the reason where the rounds end with it, else nothing."""
+        """Judge the round that gave these replies; the reason where the rounds end with it, else nothing."""
         number = len(self.fields)
         settings = self.recipe.rounds
         verdict = judge_round(settings, self.replies[0], self.replies[self.best], replies) if number else None
         self.replies.append(replies)
-        self.fields.append(pass_fields(number, pass_folder(self.run, number), measure(replies), verdict, counts))
+        self.fields.append(round_fields(number, run_of_round(self.run, number), measure(replies), verdict, counts))
         if verdict is None:
             return ""
         if verdict.kind == BETTER:
@@ -55,7 +55,7 @@ class _Passes:
         """Write what is known so far. `ended`: why there is no further round; empty while there may be one."""
         from distill.reports.html import write_links
 
-        student = str(student_of_pass(self.recipe, self.run, self.best))
+        student = str(student_of_round(self.recipe, self.run, self.best))
         write_results(self.run, {"passes": self.fields, "best": self.best, "student": student, "ended": ended})
         write_links(self.run)
 
@@ -63,9 +63,9 @@ class _Passes:
 def all_rounds(
     recipe: Recipe, run: Path, *, finish: Finish, train_and_evaluate: Callable[[Recipe, Path], Sequence[str]]
 ) -> str:
-    """Make the rounds of a recipe after its first pass, until one does not help; what was found, as text."""
-    passes = _Passes(recipe, run)
-    passes.add(_validate(recipe, run, 0, finish), {"traces": selected_traces(run)})
+    """Make the rounds of a recipe after its round 0, until one does not help; what was found, as text."""
+    rounds = _Rounds(recipe, run)
+    rounds.add(_validate(recipe, run, 0, finish), {"traces": selected_traces(run)})
     steps = RoundSteps(
         ask=partial(finish, _ask_student),
         generate=partial(finish, generate_stage),
@@ -74,26 +74,26 @@ def all_rounds(
     )
     ended, before = "", read_results(run)
     for number in range(1, recipe.rounds.count + 1):
-        passes.write("")
+        rounds.write("")
         try:
             made = make_round(recipe, run, number, steps)
-            ended = made.ended or passes.add(
+            ended = made.ended or rounds.add(
                 _validate(recipe, run, number, finish), {"returned": made.returned, "traces": made.traces}
             )
         except StaleError as error:
             if before is not None:
                 # A refused command changes nothing: the rounds that are finished stay in the results.
                 write_results(run, before)
-            where = f"the settings of round {number} follow from [rounds] and from the passes before it"
+            where = f"the settings of round {number} follow from [rounds] and from the rounds before it"
             raise StaleError(f"{error}\n{where}") from None
         if ended:
             break
-    passes.write(ended or f"rounds.count = {recipe.rounds.count} is reached")
+    rounds.write(ended or f"rounds.count = {recipe.rounds.count} is reached")
     return rounds_text(run)
 
 
 def _validate(recipe: Recipe, run: Path, number: int, finish: Finish) -> Replies:
-    """The judged replies of the student of a pass to the validation questions."""
+    """The judged replies of the student of a round to the validation questions."""
     assert recipe.rounds.validation is not None
     folder = round_folder(run, number) / VALIDATION
     finish(_ask_student, evaluation_recipe(recipe, run, number, recipe.rounds.validation), folder)

@@ -67,10 +67,10 @@ def require_fit(recipe: Recipe, run: Path, *, redo_stale: bool = False) -> None:
     """Raise RecipeError with all problems that would stop a run, unless the whole run is finished."""
     from distill.checks.recipe_checks import ROUNDS, WHOLE, check_recipe
 
-    is_first_pass_done = (run / "eval" / MANIFEST).is_file() and not redo_stale
-    if is_first_pass_done and (not recipe.rounds.count or (read_results(run) or {}).get("ended")):
+    is_round_0_done = (run / "eval" / MANIFEST).is_file() and not redo_stale
+    if is_round_0_done and (not recipe.rounds.count or (read_results(run) or {}).get("ended")):
         return
-    report = check_recipe(recipe, run, redo_stale=redo_stale, checks=ROUNDS if is_first_pass_done else WHOLE)
+    report = check_recipe(recipe, run, redo_stale=redo_stale, checks=ROUNDS if is_round_0_done else WHOLE)
     if report.problems:
         raise RecipeError(f"{recipe.path}: the run cannot end well\n{report.as_text(only_open=True)}")
     sys.stderr.write(f"{report.as_text(only_open=True)}\n")

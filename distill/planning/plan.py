@@ -112,7 +112,7 @@ def _generation(recipe: Recipe) -> str:
 
 
 def _rounds(recipe: Recipe, planned: Sequence[StagePlan]) -> str:
-    """What the rounds after the first pass add to it, at most."""
+    """What the rounds after round 0 add to it, at most."""
     settings = recipe.rounds
     if not settings.count:
         return ""
@@ -127,7 +127,7 @@ def _rounds(recipe: Recipe, planned: Sequence[StagePlan]) -> str:
         else f"; at most {counted(settings.returned, 'question goes', 'questions go')} back"
     )
     return (
-        f"rounds: up to {settings.count} after the first pass, each {shares}{limit}. The student "
+        f"rounds: up to {settings.count} after round 0, each {shares}{limit}. The student "
         f"answers the questions of [data.{settings.questions}] and the validation questions before and after each"
     )
 

@@ -25,7 +25,7 @@ EFFECTS: Mapping[str, str] = {
     "card": "card and exports of the dataset are written again",
     "train": "the stages that use this key, and those that start from them, are trained again",
     "eval": "students are evaluated again",
-    "rounds": "the rounds after the first pass that depend on the key are made again",
+    "rounds": "the rounds after round 0 that depend on the key are made again",
     "ablate": "the results of the ablation are written again; finished arms stay",
 }
 """What a change of a key makes stale, in the order of the pipeline. `traces` includes `generate`, `signals` includes

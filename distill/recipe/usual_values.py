@@ -95,7 +95,7 @@ def _keys(recipe: Recipe) -> Iterator[UnusualValue]:
 def _combined(recipe: Recipe) -> Iterator[UnusualValue]:
     """Figures that several keys give together."""
     for stage in recipe.stages:
-        # A source of traces, such as the earlier passes of a round, is learned like the traces of the stage.
+        # A source of traces, such as those of earlier rounds, is learned like the traces of the stage.
         replayed = [share for name, share in stage.replay.items() if recipe.data[name].format != "traces"]
         yield from _of_stage(stage, f"stages.{stage.name}", sum(replayed))
     for teacher in recipe.teachers:

@@ -43,18 +43,18 @@ class RoundMade:
 
 
 def make_round(recipe: Recipe, run: Path, number: int, steps: RoundSteps) -> RoundMade:
-    """Make round `number`, from 1 on, after the pass before it is finished. Finished parts of it are kept."""
+    """Make round `number`, from 1 on, after the round before it is finished. Finished parts of it are kept."""
     try:
         return _make_round(recipe, run, number, steps)
     except DistillError as error:
         if not error.has_remedy:
             raise
-        # The error of a stage names the command of its stage, which works on the first pass.
+        # The error of a stage names the command of its stage, which works on round 0.
         raise type(error)(
             error.problem,
             f"this is round {number} in {round_folder(run, number)}; change the settings in the recipe, and "
-            "`distill run --redo-stale` makes each stage again that the change reaches, those of the first pass too; "
-            f"or end with the passes before it: rounds.count = {number - 1}",
+            "`distill run --redo-stale` makes each stage again that the change reaches, those of round 0 too; "
+            f"or end with the rounds before it: rounds.count = {number - 1}",
         ) from error
 
 

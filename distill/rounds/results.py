@@ -1,4 +1,4 @@
-"""What is known of every pass of a run with rounds: `rounds/rounds.json`, and as text."""
+"""What is known of every round of a run with rounds: `rounds/rounds.json`, and as text."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -13,10 +13,10 @@ from distill.reports.text_table import difference, interval, percent, table
 from distill.rounds.verdicts import PassFigures, RoundVerdict
 
 
-def pass_fields(
+def round_fields(
     number: int, folder: Path, measured: PassFigures, verdict: RoundVerdict | None, counts: Mapping[str, int]
 ) -> dict[str, Any]:
-    """One pass as plain values; `counts`: numbers of its questions and traces."""
+    """One round as plain values; `counts`: numbers of its questions and traces."""
     return {
         "pass": number,
         "run": str(folder),
@@ -29,7 +29,7 @@ def pass_fields(
 
 
 def write_results(run: Path, results: Mapping[str, Any]) -> None:
-    """Write the passes, the number of the best one, its student, and why the rounds ended."""
+    """Write the rounds, the number of the best one, its student, and why the rounds ended."""
     write_json(run / ROUNDS / ROUNDS_RESULTS, results)
 
 
@@ -43,7 +43,7 @@ def read_results(run: Path) -> dict[str, Any] | None:
 
 
 def rounds_text(run: Path) -> str:
-    """A table of the passes, and which student is the best; empty where there are no rounds."""
+    """A table of the rounds, and which student is the best; empty where there are no rounds."""
     results = read_results(run)
     if results is None:
         return ""
@@ -52,7 +52,7 @@ def rounds_text(run: Path) -> str:
         gain = each["gain"]
         rows.append(
             (
-                "first pass" if each["pass"] == 0 else f"round {each['pass']}",
+                "round 0" if each["pass"] == 0 else f"round {each['pass']}",
                 f"{each['returned']:,}" if "returned" in each else "",
                 f"{each['traces']:,}",
                 f"{percent(each['accuracy'])} {interval(each['ci95'])}",
@@ -66,6 +66,6 @@ def rounds_text(run: Path) -> str:
     lines = [table(head, rows)]
     if results["ended"]:
         lines.append(results["ended"])
-    name = "the first pass" if results["best"] == 0 else f"round {results['best']}"
+    name = "round 0" if results["best"] == 0 else f"round {results['best']}"
     lines.append(f"best student: that of {name}, {results['student']}")
     return "\n".join(lines)

@@ -1,11 +1,11 @@
 """The recipes of rounds: an ordinary recipe for each run directory below `rounds/`. Trains and asks nothing.
 
-RUN                          the first pass: pass 0
+RUN                          round 0
 RUN/rounds/N                 round N, with generate, filter, train and eval as in any run
-RUN/rounds/N/answers         an evaluation: the student of the pass before answers the questions of the rounds;
+RUN/rounds/N/answers         an evaluation: the student of the round before answers the questions of the rounds;
                              answers-2 and so on: its further attempts
 RUN/rounds/N/questions       what it fails: the questions of round N
-RUN/rounds/N/validation      an evaluation: the student of pass N answers the validation questions (N from 0)
+RUN/rounds/N/validation      an evaluation: the student of round N answers the validation questions (N from 0)
 """
 
 from pathlib import Path
@@ -25,22 +25,22 @@ _LEFT_OUT = ("rounds", "ablate")
 ANSWERS, VALIDATION, QUESTIONS = "answers", "validation", "questions"
 QUESTIONS_FILE = "questions.parquet"
 _EARLIER = "rounds_pass_"
-"""With the number of a pass: the source that holds its traces."""
+"""With the number of a round: the source that holds its traces."""
 
 
 def round_folder(run: Path, number: int) -> Path:
-    """What belongs to one round; number 0 has only the validation of the first pass."""
+    """What belongs to one round; number 0 has only the validation of round 0."""
     return run / ROUNDS / str(number)
 
 
-def pass_folder(run: Path, number: int) -> Path:
-    """The run directory of a pass: 0 is the first one, the others are rounds."""
+def run_of_round(run: Path, number: int) -> Path:
+    """The run directory of a round; that of round 0 is the run itself."""
     return round_folder(run, number) if number else run
 
 
-def student_of_pass(recipe: Recipe, run: Path, number: int) -> Path:
-    """The folder of the student that a pass has trained."""
-    return model_folder(pass_folder(run, number), recipe.round_stage.name)
+def student_of_round(recipe: Recipe, run: Path, number: int) -> Path:
+    """The folder of the student that a round has trained."""
+    return model_folder(run_of_round(run, number), recipe.round_stage.name)
 
 
 def attempt_folder(run: Path, number: int, attempt: int) -> Path:
@@ -49,16 +49,16 @@ def attempt_folder(run: Path, number: int, attempt: int) -> Path:
 
 
 def evaluation_recipe(recipe: Recipe, run: Path, number: int, source: str, attempt: int = 0) -> Recipe:
-    """The recipe of an evaluation: the student of a pass answers the questions of a source once.
+    """The recipe of an evaluation: the student of a round answers the questions of a source once.
 
     The first attempt, 0, is greedy; each other one draws other replies.
     """
     settings = recipe.rounds
     return student_evaluation_recipe(
         recipe,
-        student_of_pass(recipe, run, number),
+        student_of_round(recipe, run, number),
         source,
-        f"the student of pass {number} answers [data.{source}]",
+        f"the student of round {number} answers [data.{source}]",
         evaluation=given_values(recipe).get("eval", {}) | {"temperature": settings.temperature if attempt else 0.0},
         attempt=attempt,
         answered=settings.answered if source == settings.questions else None,
@@ -67,7 +67,7 @@ def evaluation_recipe(recipe: Recipe, run: Path, number: int, source: str, attem
 
 
 def with_teachers_of_round(recipe: Recipe) -> Recipe:
-    """The recipe with the teachers of a round, without a student's replies: used before the first pass.
+    """The recipe with the teachers of a round, without a student's replies: used before round 0.
 
     Raises RecipeError for teachers that cannot be asked, such as one whose `after` is left out.
     """
@@ -77,13 +77,13 @@ def with_teachers_of_round(recipe: Recipe) -> Recipe:
 
 
 def round_recipe(recipe: Recipe, run: Path, number: int) -> Recipe:
-    """The recipe of a round from 1 on; the passes before it are finished, and its questions are written.
+    """The recipe of a round from 1 on; the rounds before it are finished, and its questions are written.
 
     Raises RecipeError where the recipe of the round has an error, such as a teacher whose `after` is not asked.
     """
     settings, stage = recipe.rounds, recipe.round_stage
     values = given_values(recipe, without=_LEFT_OUT)
-    values["seed"] = (recipe.seed + number) % 2**31  # new seeds: no trace of an earlier pass comes again
+    values["seed"] = (recipe.seed + number) % 2**31  # new seeds: no trace of an earlier round comes again
     asked = values["data"][settings.questions]
     kept = {name: asked[name] for name in ("answer_type", "max_pixels", "max_bad_share") if name in asked}
     questions = round_folder(run, number) / QUESTIONS / QUESTIONS_FILE
@@ -128,11 +128,11 @@ def _length(recipe: Recipe, run: Path) -> dict[str, int]:
 
 
 def _shares_of_earlier_traces(recipe: Recipe, run: Path, number: int) -> dict[str, tuple[Path, float]]:
-    """For each earlier pass with a dataset, as a source: its dataset and its share of the tokens of traces."""
+    """For each earlier round with a dataset, as a source: its dataset and its share of the tokens of traces."""
     settings = recipe.rounds
     weights: dict[int, float] = {}
     for earlier in range(number):
-        rows = require(pass_folder(run, earlier), "filter", next_step="run the pass again").counts["selected"]
+        rows = require(run_of_round(run, earlier), "filter", next_step="run the round again").counts["selected"]
         if rows:
             weights[earlier] = rows * settings.ageing ** (number - 1 - earlier)
     left = 1 - settings.new_share
@@ -140,7 +140,7 @@ def _shares_of_earlier_traces(recipe: Recipe, run: Path, number: int) -> dict[st
         return {}
     return {
         f"{_EARLIER}{earlier}": (
-            pass_folder(run, earlier) / "filter" / DATASET,
+            run_of_round(run, earlier) / "filter" / DATASET,
             left * weight / sum(weights.values()),
         )
         for earlier, weight in weights.items()
@@ -148,11 +148,11 @@ def _shares_of_earlier_traces(recipe: Recipe, run: Path, number: int) -> dict[st
 
 
 def _start_student(recipe: Recipe, run: Path, number: int) -> dict[str, Any]:
-    """The student section of a round: the student of the pass before, or the one that the stage started from."""
+    """The student section of a round: the student of the round before, or the one that the stage started from."""
     assert recipe.student is not None
     values = recipe.student.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     if recipe.rounds.start == "last":
-        start = student_of_pass(recipe, run, number - 1)
+        start = student_of_round(recipe, run, number - 1)
     elif (before := start_of(recipe.stages, recipe.round_stage)) is not None:
         start = model_folder(run, before)
     else:

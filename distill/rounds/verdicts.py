@@ -1,7 +1,7 @@
 """Whether a round helped, from the replies to the validation questions alone: its gain, and guards.
 
-The rounds go on while a round gains more than `rounds.min_gain_points` over the best pass before it. Otherwise, or if
-a guard fails, they end. A round that gains nothing is never the best pass. Never sees the test set.
+The rounds go on while a round gains more than `rounds.min_gain_points` over the best round before it. Otherwise, or
+if a guard fails, they end. A round that gains nothing is never the best round. Never sees the test set.
 """
 
 from collections import Counter
@@ -48,11 +48,11 @@ class RoundVerdict:
     text: str
     """A sentence for people."""
     gain: Delta
-    """Against the best pass before."""
+    """Against the best round before."""
 
 
 def measure(replies: Replies) -> PassFigures:
-    """The figures of one pass; at least one reply."""
+    """The figures of one round; at least one reply."""
     correct = sum(map(_is_correct, replies))
     counted = [reply["tokens"] for reply in replies if reply["tokens"] is not None]
     answer, common = _commonest([reply["answer"] for reply in replies])
@@ -69,12 +69,12 @@ def measure(replies: Replies) -> PassFigures:
 
 
 def judge_round(settings: Rounds, first: Replies, best: Replies, now: Replies) -> RoundVerdict:
-    """The verdict on a round whose student gave `now`; `first` are the replies of the first pass.
+    """The verdict on a round whose student gave `now`; `first` are the replies of round 0.
 
     `best` and `now` are to the same questions, in the same order. Raises ValueError where they are not.
     """
     if [reply["sample_id"] for reply in best] != [reply["sample_id"] for reply in now]:
-        raise ValueError("the passes answered other validation questions")
+        raise ValueError("the rounds answered other validation questions")
     before, after = measure(first), measure(now)
     gain = intervals.paired(list(map(_is_correct, now)), list(map(_is_correct, best)))
     points = f"{100 * gain.delta:+.1f} points [{100 * gain.ci95[0]:+.1f}, {100 * gain.ci95[1]:+.1f}]"
@@ -82,14 +82,14 @@ def judge_round(settings: Rounds, first: Replies, best: Replies, now: Replies) -
     if after.common_share > usual + settings.max_common_answer_growth:
         text = (
             f"{100 * after.common_share:.0f} % of the replies have the answer {after.common_answer!r:.40}; in the "
-            f"first pass {100 * before.common_share:.0f} % had one answer, and {100 * after.gold_common_share:.0f} % "
+            f"round 0 {100 * before.common_share:.0f} % had one answer, and {100 * after.gold_common_share:.0f} % "
             f"of the gold answers are the same: the student answers without looking ({points})"
         )
         return RoundVerdict(kind=COMMON_ANSWER, text=text, gain=gain)
     lengths = (before.median_tokens, after.median_tokens)
     if lengths[0] and lengths[1] and lengths[1] > lengths[0] * (1 + settings.max_length_growth):
         text = (
-            f"the median reply has {lengths[1]:g} tokens, and {lengths[0]:g} in the first pass: more than "
+            f"the median reply has {lengths[1]:g} tokens, and {lengths[0]:g} in round 0: more than "
             f"{100 * settings.max_length_growth:.0f} % longer ({points})"
         )
         return RoundVerdict(kind=LONGER_REPLIES, text=text, gain=gain)

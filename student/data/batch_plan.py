@@ -86,8 +86,8 @@ class BatchPlan:
         if epochs > MOST_EPOCHS or steps > MOST_STEPS:
             raise RecipeError(
                 f"stage '{stage.name}': {key} = {getattr(stage, key):,} would be about {steps:,.0f} steps and "
-                f"{epochs:,.0f} passes over its {len(self._lengths):,} rows; a stage may have {MOST_STEPS:,} steps "
-                f"and {MOST_EPOCHS:,} passes at most: lower {key}"
+                f"{epochs:,.0f} epochs of its {len(self._lengths):,} rows; a stage may have {MOST_STEPS:,} steps "
+                f"and {MOST_EPOCHS:,} epochs at most: lower {key}"
             )
 
     def _for_epochs(self, stage: Stage) -> int:

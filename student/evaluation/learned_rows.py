@@ -30,7 +30,7 @@ ASKED: Final = 60
 _READ: Final = 1000
 """Rows from the start of a stage's data that the diagnosis reads."""
 FEWEST_PASSES: Final = 1.0
-"""Of a stage with fewer passes over its rows it is not known which of them it has learned."""
+"""Of a stage with fewer epochs it is not known which of them it has learned."""
 NAME: Final = "on rows that it learned"
 
 

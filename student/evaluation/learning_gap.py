@@ -21,7 +21,7 @@ from student.inference.reply_metrics import Prediction
 Learning = Literal["carries_over", "own_rows_only", "not_learned", "unknown"]
 
 _GAP: Final = 0.25
-"""Points by which own rows are surely answered better. After one or two passes some 20 points are usual."""
+"""Points by which own rows are surely answered better. After one or two epochs some 20 points are usual."""
 _LEARNED: Final = 0.65
 """Own rows of which surely fewer are answered were not learned; a healthy short stage reached 85 % of them."""
 _MANY_ROWS: Final = 200
@@ -78,7 +78,7 @@ def of_own_rows(
     of_images = f" about {counted(images, 'image')}" if images else ""
     if asked < _MANY_ROWS:
         why = f"it has learned its {counted(asked, 'question')}{of_images} by heart"
-        change = f"data.questions: more different questions and images, or fewer passes in stages.{stage.name}"
+        change = f"data.questions: more different questions and images, or fewer epochs in stages.{stage.name}"
     elif 2 * _right(replies) * len(learned) < _right(learned) * len(replies):
         why = (
             "it has learned, and questions, answers and images of the test each look like those that it learned, so "

@@ -35,10 +35,10 @@ INFLATED: Final = 1.02
 """Mean length of the right replies over that of the wrong ones: above, the student may learn to write more."""
 FALLEN: Final = 0.1
 """Share of the margin by which the reward of right replies falls: a smaller fall may be chance."""
-PASSES: Final = 20
+EPOCHS: Final = 20
 """A student that has seen each row more often than this has memorised the rows."""
 STOPPED: Final = 0.5
-"""A stage that early stopping ended before this share of its steps and of a pass has not learned its rows."""
+"""A stage that early stopping ended before this share of its steps and of an epoch has not learned its rows."""
 GUESSED: Final = 4.5
 KNOWS_NOTHING: Final = 0.1
 """Loss and share of right tokens at the first step of a student that guesses."""
@@ -98,7 +98,7 @@ def diagnose(facts: StageFacts) -> list[Finding]:
             name="learned",
             kind="good",
             problem=f"The loss {change} from {first:.2f} to {mean:.2f} in {counted(last['step'], 'step')} "
-            f"({last['epoch']:.1f} passes), and the most likely token is right in {100 * last['token_accuracy']:.0f} "
+            f"({last['epoch']:.1f} epochs), and the most likely token is right in {100 * last['token_accuracy']:.0f} "
             "%",
         )
     ]
@@ -210,14 +210,14 @@ def _left_out(facts: StageFacts) -> Iterator[Finding]:
 
 def _passes(facts: StageFacts) -> Iterator[Finding]:
     """Own rows that are seen too often, or hardly at all."""
-    passes = facts.log[-1]["epoch"] if facts.log else 0.0
+    epochs = facts.log[-1]["epoch"] if facts.log else 0.0
     own = facts.counts.get("rows", 0) - facts.counts.get("replayed", 0)
-    if passes > PASSES:
+    if epochs > EPOCHS:
         limit = facts.stage.limit
         key = _key(facts, "limit" if limit else _length_key(facts.stage))
         yield Finding(
             name="few_rows",
-            problem=f"The stage sees each of its {counted(own, 'own row')} {passes:.0f} times: it memorises them",
+            problem=f"The stage sees each of its {counted(own, 'own row')} {epochs:.0f} times: it memorises them",
             certainty="likely",
             change=f"{key}, now {limit:,}: leave it out" if limit else f"{key}: train shorter, or on more rows",
         )
@@ -232,7 +232,7 @@ def _stopped(facts: StageFacts) -> Iterator[Finding]:
         yield Finding(
             name="stopped_early",
             problem=f"Early stopping ended the stage after {last['step']:,} of {counted(last['steps'], 'step')}, "
-            f"{last['epoch']:.2f} passes over its rows",
+            f"{last['epoch']:.2f} epochs",
             certainty="likely",
             change=f"{_key(facts, 'validation.patience')}, now {validation.patience}: raise it, and measure more "
             "questions, like those that the stage learns, less often",
@@ -275,14 +275,14 @@ def _loss(facts: StageFacts) -> Iterator[Finding]:
     fell = "hardly fell" if last < first else "did not fall"
     learning = last > first * UNCHANGED and newest["token_accuracy"] < LEARNED
     if steps < FEW_STEPS or (epoch < 1 and last < third * (1 - STILL_FALLING) and newest["token_accuracy"] < LEARNED):
-        # Passes are those over the stage's own rows; replayed rows come beside them.
+        # Epochs are those of the stage's own rows; replayed rows come beside them.
         replayed = facts.counts.get("replayed", 0)
         rows = f"{facts.counts.get('rows', 0) - replayed:,} {'own ' if replayed else ''}rows"
         # Steps differ in their rows, and so does their loss, also of a student that learns nothing.
         course = "still falls" if last < first * UNCHANGED else "has hardly changed"
         yield Finding(
             name="few_steps",
-            problem=f"The stage makes {counted(steps, 'step')}, {epoch:.2f} passes over its {rows}, and its "
+            problem=f"The stage makes {counted(steps, 'step')}, {epoch:.2f} epochs of its {rows}, and its "
             f"loss {course} "
             f"({first:.2f} to {last:.2f})",
             certainty="certain" if steps < FEW_STEPS else "likely",

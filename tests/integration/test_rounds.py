@@ -186,7 +186,7 @@ def test_a_round_learns_new_and_earlier_traces_with_their_rationales(finished: P
     folder = finished / "run" / "rounds" / "2"
     recipe = load(folder / "recipe.toml")
     (stage,) = recipe.stages
-    # Half is new; the rest goes by the rows of the first pass (about 50) and of round 1 (6).
+    # Half is new; the rest goes by the rows of round 0 (about 50) and of round 1 (6).
     shares = dict(stage.replay)
     assert list(shares) == ["rounds_pass_0", "rounds_pass_1"]
     assert sum(shares.values()) == pytest.approx(0.5) and shares["rounds_pass_0"] > 3 * shares["rounds_pass_1"]
@@ -219,7 +219,7 @@ def test_explain_finds_a_trace_of_a_round_and_shows_the_reply_that_sent_its_ques
         for sample in reader.samples(load(finished / "run/rounds/2/recipe.toml"))
         if sample.id == decided["sample_id"]
     )
-    assert "round    2; the student of the pass before gave this wrong reply:" in told
+    assert "round    2; the student of the round before gave this wrong reply:" in told
     assert all(line.strip() in told for line in reply.splitlines())
     title, shown = trace_facts(TraceTable(finished / "run/rounds/2"), decided["id"])["lines"][0]
     assert title.startswith("Round 2; ") and shown == reply
@@ -244,7 +244,7 @@ def test_a_second_command_finds_everything_done(finished: Path) -> None:
 
 
 def results_of_stages(folder: Path) -> dict[Path, bytes]:
-    """What filter, train and eval of every pass left."""
+    """What filter, train and eval of every round left."""
     stages = ("filter", "train", "eval", "reason")
     found = (path for path in (folder / "run").rglob("manifest.json") if path.parent.name in stages)
     return {path.relative_to(folder): path.read_bytes() for path in found}
@@ -277,10 +277,8 @@ def test_the_page_of_all_pages_links_each_round(finished: Path) -> None:
 
 def test_status_shows_the_rounds_with_their_gain(finished: Path) -> None:
     text = CliRunner().invoke(app, ["status", str(finished / "run")]).output
-    assert "first pass" in text and "round 2" in text and "gain, points" in text
-    assert (
-        "best student: that of the first pass" in text and "not better" in text
-    )  # no reply of so small a student is right
+    assert "round 0" in text and "round 2" in text and "gain, points" in text
+    assert "best student: that of round 0" in text and "not better" in text  # no reply of so small a student is right
     fields = orjson.loads(CliRunner().invoke(app, ["status", str(finished / "run"), "--json"]).output)
     assert fields["rounds"]["best"] == 0 and fields["rounds"]["passes"][1]["gain"]["n"] > 0
     alone = CliRunner().invoke(app, ["status", str(finished / "run" / "rounds" / "1")])
@@ -315,7 +313,7 @@ def test_a_refused_change_keeps_the_results_of_the_rounds_and_says_where_its_set
     overrides = orjson.dumps({"rounds.ageing": "0.5"}).decode()
     ended = forked.run(RUN, finished / "recipe.toml", finished / "run", overrides)
     assert "stage.replay.rounds_pass_0: " in ended.stderr and "`distill run --redo-stale`" in ended.stderr
-    assert "the settings of round 2 follow from [rounds] and from the passes before it" in ended.stderr
+    assert "the settings of round 2 follow from [rounds] and from the rounds before it" in ended.stderr
     assert (finished / "run/rounds/rounds.json").read_bytes() == results
 
 
@@ -329,7 +327,7 @@ def test_a_rise_is_the_best_pass_and_a_fall_that_the_recipe_allows_is_not(finish
 
 
 def plant(folder: Path, number: int, said: str, tokens: int) -> None:
-    """Write the journal of a pass's student: `said`, with the gold answer or the number of the question in it."""
+    """Write the journal of a round's student: `said`, with the gold answer or the number of the question in it."""
     place = folder / "run" / "rounds" / str(number) / "validation" / "eval"
     golds = {line["sample_id"]: line["gold"][0] for line in read_jsonl(place / "predictions.jsonl")}
     lines = []
@@ -345,7 +343,7 @@ def plant(folder: Path, number: int, said: str, tokens: int) -> None:
     ("first", "now", "kind", "words"),
     [
         (("{number}", 9), ("77", 9), "common_answer", "100 % of the replies have the answer '77'"),
-        (("{number}", 9), ("{gold}", 300), "longer_replies", "300 tokens, and 9 in the first pass"),
+        (("{number}", 9), ("{gold}", 300), "longer_replies", "300 tokens, and 9 in round 0"),
         (("{gold}", 9), ("{number}", 9), "accuracy_lost", "answers worse than before: -100.0 points"),
     ],
 )
@@ -362,4 +360,4 @@ def test_a_student_that_a_round_spoiled_ends_the_rounds_and_the_one_before_it_st
         and words in results["ended"]
     )
     text = CliRunner().invoke(app, ["status", str(finished / "run")]).output
-    assert "best student: that of the first pass" in text and kind.replace("_", " ") in text
+    assert "best student: that of round 0" in text and kind.replace("_", " ") in text

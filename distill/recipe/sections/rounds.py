@@ -1,4 +1,4 @@
-"""The `[rounds]` section of a recipe: after the first pass the student's failures go to the teachers again.
+"""The `[rounds]` section of a recipe: after round 0 the student's failures go to the teachers again.
 
 Part of the recipe models. What a round is made of is worked out by distill/rounds/.
 """
@@ -20,11 +20,11 @@ REPLY = "reply"
 
 
 class Rounds(Section):
-    """Rounds after the first pass: the student answers, its failures go to the teachers, it is trained again."""
+    """Rounds after round 0: the student answers, its failures go to the teachers, it is trained again."""
 
     count: int = key(
         0,
-        "Largest number of rounds after the first pass; 0: none.",
+        "Largest number of rounds after round 0; 0: none.",
         because="finished rounds stay; a larger number adds rounds",
         ge=0,
         le=100,
@@ -35,7 +35,7 @@ class Rounds(Section):
     questions: Name = rounds_key(
         ASKED,
         "The source whose questions the student answers; the teachers get the questions that it fails. Questions "
-        "that the student has not learned from give more failures. Default: the questions of the first pass.",
+        "that the student has not learned from give more failures. Default: the questions of round 0.",
     )
     validation: Name | None = rounds_key(
         None,
@@ -86,18 +86,18 @@ class Rounds(Section):
     )
     start: Literal["base", "last"] = rounds_key(
         "last",
-        "The student that a round trains. last: the student of the pass before. base: the student that the stage "
+        "The student that a round trains. last: the student of the round before. base: the student that the stage "
         "started from.",
     )
     steps_share: float = rounds_key(
         0.5,
-        "Length of a round: a share of the stage's `max_tokens`, or else of its steps in the first pass.",
+        "Length of a round: a share of the stage's `max_tokens`, or else of its steps in round 0.",
         gt=0,
         usual=(0.05, 1),
     )
     new_share: float = rounds_key(
         0.5,
-        "Share of the new traces among the tokens of traces of a round; traces of earlier passes have the rest.",
+        "Share of the new traces among the tokens of traces of a round; traces of earlier rounds have the rest.",
         gt=0,
         le=1,
         usual=(0.1, 1),
@@ -115,14 +115,14 @@ class Rounds(Section):
     )
     max_length_growth: float = key(
         0.5,
-        "Guard: the rounds end when the median reply is longer than in the first pass by more than this share.",
+        "Guard: the rounds end when the median reply is longer than in round 0 by more than this share.",
         because="it decides which finished round is the last; their files stay",
         gt=0,
     )
     max_common_answer_growth: Share = key(
         0.2,
         "Guard: the rounds end when the share of the most frequent answer exceeds two shares by more than this "
-        "value: its share in the first pass, and the share of the most frequent gold answer.",
+        "value: its share in round 0, and the share of the most frequent gold answer.",
         because="it decides which finished round is the last; their files stay",
     )
 

@@ -153,7 +153,7 @@ class Stage(Section):
     learning_rate: float = train_key(2e-5, "Largest learning rate of the schedule.", gt=0, usual=(1e-6, 5e-3))
     epochs: float = train_key(
         1.0,
-        "Number of passes over the rows.",
+        "How often each row is trained.",
         overridden_by="max_steps max_tokens",
         gt=0,
         le=MOST_EPOCHS,

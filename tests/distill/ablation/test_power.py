@@ -38,7 +38,7 @@ def test_stages_that_arms_share_are_counted_once(tmp_path: Path) -> None:
 
 def test_rounds_and_arms_at_equal_seconds_train_stages_of_their_own(tmp_path: Path) -> None:
     work = power.state_power(STUDIES, tmp_path, ["distilled", "rounds_2"], [0])["work"]
-    assert work["trainings"] == 3 + 3  # the reference; a shorter first pass and two rounds
+    assert work["trainings"] == 3 + 3  # the reference; a shorter round 0 and two rounds
     assert work["steps"] == sum(stage.max_steps or 0 for stage in STUDIES.stages) + 300 + 2 * 150
     timed = power.state_power(STUDIES, tmp_path, ["distilled", "random", "random_equal_seconds"], [0])["work"]
     assert (timed["trainings"], timed["steps"], timed["replies"]) == (3 + 1 + 1, None, 3 * 3600)

@@ -92,9 +92,9 @@ def test_a_round_that_loses_accuracy_ends_the_rounds() -> None:
 def test_replies_that_grow_end_the_rounds_even_where_accuracy_rises() -> None:
     longer = replies(30, length=40)
     told = verdict(replies(10), longer)
-    assert told.kind == LONGER_REPLIES and "44 tokens, and 24 in the first pass" in told.text
+    assert told.kind == LONGER_REPLIES and "44 tokens, and 24 in round 0" in told.text
     assert verdict(replies(10), longer, max_length_growth=1.0).kind == BETTER
-    # Growth is counted from the first pass: rounds that each grow a little are found, too.
+    # Growth is counted from round 0: rounds that each grow a little are found, too.
     assert verdict(replies(10), longer, best=replies(20, length=34)).kind == LONGER_REPLIES
 
 
@@ -470,7 +470,7 @@ def test_a_plan_says_what_rounds_add(place: Path) -> None:
     worlds.parts(place)
     made = recipe(place, "[rounds]\ncount = 3\nsteps_share = 0.5\nreturned = 7\n")
     text = training_plan(made, place / "run")
-    assert "rounds: up to 3 after the first pass, each 3 steps" in text and "at most 7 questions go back" in text
+    assert "rounds: up to 3 after round 0, each 3 steps" in text and "at most 7 questions go back" in text
 
 
 def test_a_change_of_a_round_says_that_rounds_are_made_again_and_a_recipe_without_rounds_has_none(
