@@ -280,7 +280,7 @@ def _measure_locally(
         workers=workers,
         readers=recipe.filter.workers or available_cores(),
         on_done=watch.measured,
-        on_read=watch.pictures_read,
+        on_read=watch.images_read,
     )
 
 
@@ -360,9 +360,9 @@ class _Watch:
     def measured_beside(self, rows: int, reused: bool) -> None:
         self.measured(rows, rows if reused else 0)
 
-    def pictures_read(self, read: int, pictures: int) -> None:
+    def images_read(self, read: int, images: int) -> None:
         """Report so many images of which OCR has read the text."""
-        self._on_progress(Progress(stage="filter: ocr", done=read, total=pictures, unit="images"))
+        self._on_progress(Progress(stage="filter: ocr", done=read, total=images, unit="images"))
 
     def measured(self, rows: int, reused: int) -> None:
         """Add `rows` finished traces, of which the values of `reused` were reused."""

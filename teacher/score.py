@@ -29,9 +29,9 @@ from teacher.messages.request import Request, model_of, precision_key, single_re
 
 VERSION = "1"
 """Raised whenever the same text could get another score."""
-EMPTY, NO_PICTURE = "empty_text", "no_picture"
+EMPTY, NO_IMAGE = "empty_text", "no_picture"
 """Why a text is not scored: there is nothing to compare."""
-_VIEWS = (scores.PICTURE, scores.BLIND)
+_VIEWS = (scores.WITH_IMAGE, scores.BLIND)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ def _missing(
         # Templates and servers take white space away at the ends of a turn.
         given = each.text.strip()
         if not given or (scores.BLIND in views and not each.sample.images):
-            failed[NO_PICTURE if given else EMPTY] += len(views)
+            failed[NO_IMAGE if given else EMPTY] += len(views)
             for _ in views:
                 on_done(True)
             continue

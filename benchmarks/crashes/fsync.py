@@ -71,7 +71,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, stub_server.serve(latency_s=chosen.latency_s) as url:
         folder = Path(name)
         for number in range(100):
-            tiny_models.picture(folder / f"{number}.png", number, size=32)
+            tiny_models.make_image(folder / f"{number}.png", number, size=32)
         rows = [{"image": f"{number % 100}.png", "question": f"How many? {number}"} for number in range(chosen.rows)]
         (folder / "rows.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
         (folder / "recipe.toml").write_text(

@@ -67,7 +67,7 @@ def finish(verb: str, recipe: str, run: Path, options: Sequence[str] = ()) -> fl
 def written_recipe(folder: Path, requests: int, samples: int = 2) -> Path:
     """A recipe of so many requests whose server the run starts itself."""
     for number in range(100):
-        tiny_models.picture(folder / f"{number}.png", number, size=32)
+        tiny_models.make_image(folder / f"{number}.png", number, size=32)
     rows = [{"image": f"{n % 100}.png", "question": f"How many dots? {n}"} for n in range(requests // samples)]
     (folder / "rows.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     command = [sys.executable, str(STUB), "--latency-s=0.05"]

@@ -167,7 +167,7 @@ class Life:
 
     def edit_image(self) -> str:
         number = self.chance.randrange(6)
-        tiny_models.picture(self.world.folder / f"{number}.png", number + self.chance.choice([0, 200]), size=16)
+        tiny_models.make_image(self.world.folder / f"{number}.png", number + self.chance.choice([0, 200]), size=16)
         return f"{number}.png"
 
     # --- the run ------------------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ class World:
     def write(self) -> None:
         (self.folder / "images").mkdir(parents=True)
         for number in range(40):
-            tiny_models.picture(self.folder / "images" / f"{number}.png", number, size=24)
+            tiny_models.make_image(self.folder / "images" / f"{number}.png", number, size=24)
         rows = [{"image": f"{number % 40}.png", "question": f"How many? {number}"} for number in range(self.rows)]
         (self.folder / "rows.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
         urls = orjson.dumps([server.url for server in self.servers]).decode()

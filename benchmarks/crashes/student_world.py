@@ -122,11 +122,11 @@ def make_world(folder: Path, url: str) -> Path:
     for number, name in enumerate(("captions", "more", "test"), start=1):
         rows = []
         for row in range(9):
-            picture = student_worlds.picture(folder / f"{name}{row}.png", 100 * number + row)
+            image = student_worlds.make_image(folder / f"{name}{row}.png", 100 * number + row)
             question, kinds = f"What is in picture {row} of {name}?", "ab"
             rows.append(
                 {
-                    **{"image": picture.name, "question": question, "answer": str(row % 3), "hard": "0.5"},
+                    **{"image": image.name, "question": question, "answer": str(row % 3), "hard": "0.5"},
                     **{"domain": kinds[row % 2], "kind": kinds[::-1][row % 2]},
                 }
             )

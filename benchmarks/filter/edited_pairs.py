@@ -70,8 +70,8 @@ def tiny_texts(half: str, count: int = 90) -> list[str]:
     rng = np.random.default_rng(crc32(half.encode()))
     texts = []
     for number in range(count):
-        picture = imagine(list(DOMAINS)[number % len(DOMAINS)], rng)
-        texts.append(rationale(picture, ask(picture, rng), rng))
+        image = imagine(list(DOMAINS)[number % len(DOMAINS)], rng)
+        texts.append(rationale(image, ask(image, rng), rng))
     return sorted(set(texts))
 
 

@@ -33,7 +33,7 @@ def invent(folder: Path, examples: int) -> None:
     generator = np.random.default_rng(0)
     file = folder / "train" / "part-00000.parquet"
     file.parent.mkdir(parents=True)
-    picture = b""
+    image = b""
     with pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
         for start in range(0, examples, _GROUP):
             rows = []
@@ -41,11 +41,11 @@ def invent(folder: Path, examples: int) -> None:
                 if number % 2 == 0:
                     buffer = io.BytesIO()
                     Image.fromarray(generator.integers(0, 255, (60, 60, 3), dtype=np.uint8)).save(buffer, "PNG")
-                    picture = buffer.getvalue()
+                    image = buffer.getvalue()
                 text = " ".join(f"word{(7 * number + place) % 5000}" for place in range(300))
                 rows.append(
                     {
-                        "images": [{"bytes": picture, "path": "picture.png"}],
+                        "images": [{"bytes": image, "path": "picture.png"}],
                         "messages": [
                             {"role": "user", "content": f"What is question {number}?"},
                             {"role": "assistant", "content": f"<think>\n{text}\n</think>\n\n4"},

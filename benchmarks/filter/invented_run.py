@@ -24,7 +24,7 @@ from distill.types import ImageRef, Sample
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "support"))
 
 TEACHERS = ("structured", "reader", "analyst", "brief")
-PICTURES = 64
+IMAGE_CELLS = 64
 QUESTIONS_AT_ONCE = 2048
 NAMES = ("apple", "pear", "plum", "cherry", "lemon", "quince", "medlar", "olive", "fig", "date", "sloe", "damson")
 PLACES = ("left", "right", "top", "bottom", "middle", "front", "back", "corner", "edge", "shade")
@@ -52,10 +52,10 @@ def written_recipe(folder: Path, text: str = "") -> Path:
 
 def write_run(run: Path, traces: int, words: int, chance: random.Random) -> None:
     """`<run>/generate` with exactly so many traces."""
-    from worlds.run_fixtures import picture
+    from worlds.run_fixtures import make_image
 
     folder = run / "generate"
-    pictures = [picture(run / "pictures", number) for number in range(PICTURES)]
+    images = [make_image(run / "pictures", number) for number in range(IMAGE_CELLS)]
     sentences = [sentence(chance) for _ in range(4096)]
     for teacher in TEACHERS:
         (folder / teacher).mkdir(parents=True)
@@ -68,7 +68,7 @@ def write_run(run: Path, traces: int, words: int, chance: random.Random) -> None
         while left:
             number = traces - left
             count = min(left, chance.randint(4, 8))
-            asked = question(number, pictures, chance)
+            asked = question(number, images, chance)
             for place in range(count):
                 before = rationale(before, sentences, words, chance)
                 row = write_trace(asked, place, before, journals, chance)
@@ -98,8 +98,8 @@ def write_run(run: Path, traces: int, words: int, chance: random.Random) -> None
     ).write(folder)
 
 
-def question(number: int, pictures: list[ImageRef], chance: random.Random) -> Sample:
-    ref = chance.choice(pictures)
+def question(number: int, images: list[ImageRef], chance: random.Random) -> Sample:
+    ref = chance.choice(images)
     domain = ("scenes", "charts", "documents")[number % 3]
     bars = {name: chance.randint(1, 90) for name in chance.sample(NAMES, 4)}
     name, gold = next(iter(bars.items()))

@@ -68,8 +68,8 @@ def write_questions(folder: Path, start: int, count: int, words: int) -> None:
     if len(table) < count:
         raise SystemExit(f"{measure.QUESTIONS} has too few pictures: lower --rows or --rounds")
     lines = []
-    for number, (picture, question) in enumerate(table):
-        (folder / f"{number}.png").write_bytes(picture)
+    for number, (image, question) in enumerate(table):
+        (folder / f"{number}.png").write_bytes(image)
         question = " ".join([question, *(f"{(start + number) * 7 % 100}" for _ in range(words))])
         lines.append(orjson.dumps({"image": f"{number}.png", "question": question}) + b"\n")
     (folder / "questions.jsonl").write_bytes(b"".join(lines))

@@ -56,7 +56,7 @@ def server(options: argparse.Namespace, folder: Path) -> Iterator[str]:
 def wanted(author: Author, folder: Path) -> Iterator[Request]:
     refs = []
     for number in range(64):
-        path = tiny_models.picture(folder / f"{number}.png", number)
+        path = tiny_models.make_image(folder / f"{number}.png", number)
         refs.append(ImageRef(sha256=sha256(path.read_bytes()), path=str(path)))
     for number in itertools.count():
         sample = Sample(

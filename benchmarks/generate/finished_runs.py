@@ -148,7 +148,7 @@ def main() -> None:
         run, recipe = folder / "run", write_recipe(folder, url)
         if not (run / "generate" / "manifest.json").exists():
             for number in range(IMAGES):
-                tiny_models.picture(folder / f"{number}.png", number, size=64)
+                tiny_models.make_image(folder / f"{number}.png", number, size=64)
             write_rows(folder, 0, options.rows)
             started = time.process_time()
             make_run(recipe, run, options.words)

@@ -65,7 +65,7 @@ def main() -> None:
         with stub_server.serve(words=options.kilobytes * 100) as url:
             os.sched_setaffinity(0, cores[:1])
             for number in range(200):
-                tiny_models.picture(folder / f"{number}.png", number, size=64)
+                tiny_models.make_image(folder / f"{number}.png", number, size=64)
             with (folder / "rows.jsonl").open("wb") as file:
                 for number in range(options.rows):
                     row = {"image": f"{number % 200}.png", "question": f"How many? {number}"}

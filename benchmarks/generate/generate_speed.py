@@ -55,7 +55,7 @@ def main() -> None:
 
 def _write_questions(folder: Path, url: str, options: argparse.Namespace) -> Path:
     for number in range(IMAGES):
-        tiny_models.picture(folder / f"{number}.png", number, size=64)
+        tiny_models.make_image(folder / f"{number}.png", number, size=64)
     rows = ({"image": f"{number % IMAGES}.png", "question": f"How many? {number}"} for number in range(options.rows))
     (folder / "rows.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     recipe = folder / "recipe.toml"

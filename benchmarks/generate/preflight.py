@@ -47,13 +47,13 @@ def main() -> None:
 def _photographs(folder: Path, count: int, width: int, height: int) -> float:
     """Different images; their mean size in bytes."""
     chance = np.random.default_rng(0)
-    pictures = load_sample_images().images
+    images = load_sample_images().images
     total = 0
     for number in range(count):
-        picture = pictures[number % len(pictures)]
-        top = chance.integers(0, max(1, picture.shape[0] - height))
-        left = chance.integers(0, max(1, picture.shape[1] - width))
-        crop = Image.fromarray(picture[top : top + height, left : left + width]).resize((width, height))
+        image = images[number % len(images)]
+        top = chance.integers(0, max(1, image.shape[0] - height))
+        left = chance.integers(0, max(1, image.shape[1] - width))
+        crop = Image.fromarray(image[top : top + height, left : left + width]).resize((width, height))
         path = folder / f"{number}.jpg"
         crop.save(path, quality=int(chance.integers(70, 90)), comment=str(number).encode())
         total += path.stat().st_size

@@ -3,7 +3,7 @@
     python benchmarks/grounding/ocr.py --cache FOLDER [--pictures 360] [--seed 20261125] [--misses 0]
         [--pocket runs/pocket/pocket] [--questions 100]
 
-Two sets, reported apart. "apart" are the images and rationales of `ocr_pictures.py`, on which the rules were not
+Two sets, reported apart. "apart" are the images and rationales of `ocr_images.py`, on which the rules were not
 tuned. "pocket" are charts and receipts of the pocket world's test questions (a folder that its setup.py has made),
 with the rationales that the world's tool teacher writes of what was drawn, and the same with one misreading; its
 questions were looked at while the rules were written. Text is read once and kept in the cache.
@@ -23,9 +23,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from ocr_pictures import make
+from ocr_images import make
 
-from distill.ocr.claims import PictureClaims, check_claims
+from distill.ocr.claims import ImageClaims, check_claims
 from distill.ocr.layout import read_layout
 from distill.ocr.texts import find_lines, read_missing, texts_file
 from distill.types import ImageRef
@@ -123,7 +123,7 @@ def report(name: str, cases: list[Case], texts: Path, misses: int) -> None:
 WHAT = ("alarm", "supported", "not_checkable")
 
 
-def is_sure(claims: PictureClaims) -> bool:
+def is_sure(claims: ImageClaims) -> bool:
     return any(unread.confidence >= SURE for unread in claims.unread)
 
 

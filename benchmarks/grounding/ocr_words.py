@@ -1,4 +1,4 @@
-"""Words, colours and fonts of the images of `ocr_pictures.py`: other ones than those of the pocket world."""
+"""Words, colours and fonts of the images of `ocr_images.py`: other ones than those of the pocket world."""
 
 from pathlib import Path
 

@@ -60,8 +60,8 @@ def write(folder: Path, questions: int, words: int) -> list[Path]:
 
 def weigh(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    cards, pictures = text.count('<article class="card entry"'), text.count("base64,")
-    print(f"{page.name}: {page.stat().st_size:,} bytes, {cards} questions, {pictures} pictures")
+    cards, images = text.count('<article class="card entry"'), text.count("base64,")
+    print(f"{page.name}: {page.stat().st_size:,} bytes, {cards} questions, {images} pictures")
     for note in NOTES.findall(text):
         print(f"  {note}")
     for problem in problems(text):

@@ -99,7 +99,7 @@ def traces(folder: Path, count: int, words: int) -> list[ScoredRow]:
     """Traces of half to one and a half times so many words, two about each image."""
     found = []
     for number in range(count):
-        path = tiny_models.picture(folder / f"{number // 2}.png", number // 2)
+        path = tiny_models.make_image(folder / f"{number // 2}.png", number // 2)
         ref = ImageRef(sha256=image_files.sha256(path.read_bytes()), path=str(path))
         length = words // 2 + number * 7919 % max(1, words)
         head = "<think>\n" + " ".join(WORDS[(number + step * step) % len(WORDS)] for step in range(length))

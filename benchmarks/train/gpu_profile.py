@@ -176,7 +176,7 @@ def main() -> None:
         folder = options.world or Path(made)
         if not (folder / "student").exists():
             world.write_student(folder, shape, "bfloat16" if torch.cuda.is_available() else "float32")
-        world.write_data(folder, options.rows, shape, rows, seed=0, name="questions", pictures=256)
+        world.write_data(folder, options.rows, shape, rows, seed=0, name="questions", images=256)
         for name in options.settings:
             try:
                 found[name] = measure(name, SETTINGS[name], folder, options)

@@ -19,7 +19,7 @@ from worlds import student_worlds as worlds
 
 from distill.reports.text_table import table
 from student.data import collate, encode
-from student.data import images as pictures
+from student.data import images as student_images
 from student.models import attention, inputs, recurrent
 
 ROWS = 9
@@ -33,7 +33,7 @@ def figures(kind: str, folder: Path) -> tuple[str, ...]:
     if reason := attention.why_not_packed(model.config, inputs.type_name(model), attention.PACKED):
         return (kind, "padded", reason, "", "", "")
     attention.use(model, attention.PACKED)
-    encoder, store = encode.Encoder.of(model, processor), pictures.ImageStore(processor, torch.float32)
+    encoder, store = encode.Encoder.of(model, processor), student_images.ImageStore(processor, torch.float32)
     examples = encode.encode(worlds.rows(folder, ROWS), encoder, store, encode.RowLimits(500, 10**6))
     collator = collate.Collator(
         examples,

@@ -75,17 +75,17 @@ def write(path: Path, count: int, folder: Path) -> None:
 
 def rows(count: int, folder: Path) -> Iterator[Example]:
     rng = np.random.default_rng(0)
-    pictures = []
+    images = []
     for number in range(min(count, 1000)):
         path = folder / f"{number}.png"
         Image.fromarray(rng.integers(0, 255, (8, 8, 3), np.uint8)).resize((56, 56)).save(path)
-        pictures.append(ImageRef(sha256=hashlib.sha256(path.read_bytes()).hexdigest(), path=str(path)))
+        images.append(ImageRef(sha256=hashlib.sha256(path.read_bytes()).hexdigest(), path=str(path)))
     ids = rng.integers(10, 200, 400).astype(np.int32)
     lengths = np.clip(rng.normal(200, 60, count), 60, 400).astype(int)
     for number, length in enumerate(lengths.tolist()):
         row = TrainingRow(
             id=f"{number:020x}",
-            images=(pictures[number % len(pictures)],),
+            images=(images[number % len(images)],),
             question=f"What is bar {number}?",
             response=TEXT,
             sample_id=f"{number // 4:016x}",

@@ -37,7 +37,7 @@ class Shape:
     image_size: int
     patch_size: int
     pixel_shuffle: int
-    picture: tuple[int, int]
+    make_image: tuple[int, int]
     """Width and height of the JPEG files."""
 
     @property
@@ -65,7 +65,7 @@ SHAPES = {
         image_size=160,
         patch_size=16,
         pixel_shuffle=2,
-        picture=(320, 240),
+        make_image=(320, 240),
     ),
     # For trying the script itself.
     "tiny": Shape(
@@ -82,7 +82,7 @@ SHAPES = {
         image_size=64,
         patch_size=16,
         pixel_shuffle=2,
-        picture=(80, 60),
+        make_image=(80, 60),
     ),
     # google/siglip2-base-patch16-224 and Qwen/Qwen2.5-0.5B
     "0.5b": Shape(
@@ -99,7 +99,7 @@ SHAPES = {
         image_size=224,
         patch_size=16,
         pixel_shuffle=2,
-        picture=(640, 480),
+        make_image=(640, 480),
     ),
     # google/siglip2-so400m-patch14-384 and Qwen/Qwen2.5-1.5B; 27 x 27 patches divide by 3
     "1.5b": Shape(
@@ -116,7 +116,7 @@ SHAPES = {
         image_size=384,
         patch_size=14,
         pixel_shuffle=3,
-        picture=(640, 480),
+        make_image=(640, 480),
     ),
 }
 
@@ -191,7 +191,7 @@ def tokenizer() -> Any:
 
 
 def write_data(
-    folder: Path, kind: str, shape: Shape, rows: int, *, seed: int, name: str, pictures: int | None = None
+    folder: Path, kind: str, shape: Shape, rows: int, *, seed: int, name: str, images: int | None = None
 ) -> None:
     """`folder`/`name`.jsonl with so many rows in random order, their images in `folder`/images.
 
@@ -203,10 +203,10 @@ def write_data(
     questions = []
     for number, (question, answer) in enumerate(texts):
         path, own = folder / "images" / f"{name}-{number}.jpg", chance.randrange(2**32)
-        if pictures is None or number < pictures:
-            image = picture(path, own, shape.picture)
+        if images is None or number < images:
+            image = make_image(path, own, shape.picture)
         else:
-            image = folder / "images" / f"{name}-{number % pictures}.jpg"
+            image = folder / "images" / f"{name}-{number % images}.jpg"
         questions.append(Question(image=image.name, question=question, answer=answer))
     text = "".join(f"{json.dumps(asdict(question))}\n" for question in questions)
     (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
@@ -244,7 +244,7 @@ def write_traces(folder: Path, run: Path) -> None:
     Manifest(stage="filter", fingerprint=fingerprint(fields), fields=fields).write(run / "filter")
 
 
-def picture(path: Path, seed: int, size: tuple[int, int]) -> Path:
+def make_image(path: Path, seed: int, size: tuple[int, int]) -> Path:
     """A JPEG with the detail of a photo: soft noise on a few scales."""
     noise = np.random.default_rng(seed)
     width, height = size

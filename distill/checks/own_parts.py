@@ -186,9 +186,9 @@ def _record(recipe: Recipe, made: ExportFormat, sample: Sample) -> bytes:
     values = writer.row(sample, trace, [], rows.to_pylist()[0], recipe.filter.rationale)
     messages = values.pop("messages")
     values.pop("images")
-    pictures = tuple(ExportImage(data=image_files.read_bytes(image), suffix=".png") for image in sample.images)
+    images = tuple(ExportImage(data=image_files.read_bytes(image), suffix=".png") for image in sample.images)
     paths = [f"images/{image.sha256[:2]}/{image.sha256[:32]}.png" for image in sample.images]
-    return record_of(made, DatasetRow(messages=messages, pictures=pictures, values=values), paths)
+    return record_of(made, DatasetRow(messages=messages, pictures=images, values=values), paths)
 
 
 def check_metrics(context: CheckContext) -> Iterator[CheckResult]:

@@ -116,9 +116,9 @@ def _length(processor: Any, teacher: Teacher, sample: Sample, max_pixels: int) -
         tokenize=False,
         **teacher.chat_template_kwargs,
     )
-    pictures = [image_files.load(ref, max_pixels=max_pixels) for ref in asked.images]
-    options = dict(teacher.mm_processor_kwargs) if pictures else {}
-    encoded = processor(text=[text], images=pictures or None, add_special_tokens=False, **options)
+    images = [image_files.load(ref, max_pixels=max_pixels) for ref in asked.images]
+    options = dict(teacher.mm_processor_kwargs) if images else {}
+    encoded = processor(text=[text], images=images or None, add_special_tokens=False, **options)
     return len(encoded["input_ids"][0])
 
 

@@ -35,7 +35,7 @@ from teacher.store.question_plan import require_different
 
 _CONNECT_S = 2.0
 _MAX_BYTES = 1 << 20
-_PICTURE = (
+_IMAGE = (
     "data:image/png;base64,"
     "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAAAAACPAi4CAAAALElEQVR4nO3MoQEAAAjDMOByTueIGUTqm97KmvAHAAAAAAAAAAAA"
     "AAAA8B44QHQBALYvz+QAAAAASUVORK5CYII="
@@ -250,8 +250,8 @@ async def _takes_images(client: ChatClient, teacher: Teacher, url: str) -> list[
     key, mend = f"{_key(teacher)}.model", 'serve a model that takes images, or give the teacher modality = "text"'
     text = {"type": "text", "text": "?"}
     try:
-        picture = {"type": "image_url", "image_url": {"url": _PICTURE}}
-        pictured = await ask_briefly(client, teacher, url, [{"role": "user", "content": [picture, text]}])
+        image = {"type": "image_url", "image_url": {"url": _IMAGE}}
+        pictured = await ask_briefly(client, teacher, url, [{"role": "user", "content": [image, text]}])
         if pictured.status in (400, 422):
             return [problem(key, f"{url} refuses a request with an image: {excerpt(pictured.body)}", mend)]
         answer = parse_json(pictured.body)

@@ -68,7 +68,7 @@ def _surprisal(run: Path, stage: str, trace_id: str) -> str:
     text = "not scored"
     for teacher, journal in (scores.settings(run, stage) or {"journals": {}})["journals"].items():
         for record in _records_of_text(run / scores.FOLDER / journal, trace_id):
-            if record["view"] == scores.PICTURE:
+            if record["view"] == scores.WITH_IMAGE:
                 own = scores.decode(record).values[:, 0]
                 text = f"{teacher} gives its {counted(len(own), 'token')} {-own.mean():.2f} nats each"
     return text

@@ -289,8 +289,8 @@ def _content(value: Any) -> tuple[str, int]:
         return value, value.count(PLACEHOLDER)
     if isinstance(value, list) and all(isinstance(part, dict) for part in value):
         texts = [str(part["text"]) for part in value if part.get("type") == "text" and part.get("text")]
-        pictures = sum(part.get("type") in _IMAGE_PARTS for part in value)
-        return "\n".join(texts), pictures + sum(text.count(PLACEHOLDER) for text in texts)
+        images = sum(part.get("type") in _IMAGE_PARTS for part in value)
+        return "\n".join(texts), images + sum(text.count(PLACEHOLDER) for text in texts)
     raise RowError("malformed_row", f"a turn's text is {type(value).__name__}")
 
 

@@ -169,9 +169,9 @@ def of_questions(rows: Sequence[TextRow], change: str) -> Iterator[Finding]:
     """Figures of questions, each asked once, and their gold answers that are out of their usual range."""
     yield from _shares(rows, _OF_QUESTIONS, f"{change}: its rows, or the columns that its texts come from")
     yield from _golds_by_text(rows, change)
-    pictures = Counter(image for row in rows for image in set(row.images))
-    if pictures and len(rows) >= 2 * FEWEST:
-        image, count = pictures.most_common(1)[0]
+    images = Counter(image for row in rows for image in set(row.images))
+    if images and len(rows) >= 2 * FEWEST:
+        image, count = images.most_common(1)[0]
         golds = len({row.gold for row in rows if image in row.images})
         if is_above(count, len(rows), 0.3) and golds > 3:
             yield Finding(

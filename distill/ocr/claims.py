@@ -23,7 +23,7 @@ from distill.grounding.charts.operations import ANY, announced_steps, step_resul
 from distill.grounding.check import RationaleCheck
 from distill.grounding.findings import Reason
 from distill.grounding.numbers_in_text import Item, find_last_break, plain_text
-from distill.ocr.layout import PictureText, bare, squeeze
+from distill.ocr.layout import ImageText, bare, squeeze
 
 Verdict = Literal["supported", "unsupported", "not_checkable"]
 _THERE: Final = 85.0
@@ -70,7 +70,7 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PictureClaims:
+class ImageClaims:
     supported: int = 0
     unchecked: int = 0
     unread: tuple[Unread, ...] = ()
@@ -86,37 +86,37 @@ class PictureClaims:
         return "unsupported" if self.unread else "supported" if self.supported else "not_checkable"
 
 
-def check_claims(text: str, picture: PictureText | None, question: str = "", around: str = "") -> PictureClaims:
+def check_claims(text: str, image: ImageText | None, question: str = "", around: str = "") -> ImageClaims:
     """What of a rationale the text of its image supports; `around` is what a question gives besides (options)."""
-    if picture is None:
-        return PictureClaims()
+    if image is None:
+        return ImageClaims()
     # "Number 3" is an ordinal for `distill.grounding`; "the number 3" is a number in the image.
     text = plain_text(text).replace("the number ", "the amount ")
-    facts = read_question(question, picture.table, around)
-    items = read_items(text, picture.table, facts.words)
+    facts = read_question(question, image.table, around)
+    items = read_items(text, image.table, facts.words)
     if items is None:
-        return PictureClaims(complete=False)
-    check = _PictureCheck(text, items, picture, facts)
+        return ImageClaims(complete=False)
+    check = _ImageCheck(text, items, image, facts)
     numbers = check.run()
     checked = max(0, numbers.checked - numbers.count)
     # What is computed from numbers of the rationale alone says nothing of an image in which OCR reads no number.
-    unread = 0 if picture.scores else len(numbers.supported)
-    quoted = list(_check_quotations(text, picture, f"{question} {around}"))
-    return PictureClaims(
+    unread = 0 if image.scores else len(numbers.supported)
+    quoted = list(_check_quotations(text, image, f"{question} {around}"))
+    return ImageClaims(
         supported=checked - unread + sum(verdict == "supported" for verdict, _ in quoted),
         unchecked=check.unchecked + unread + sum(verdict == "not_checkable" for verdict, _ in quoted),
         unread=(*check.unread, *(unread for _, unread in quoted if unread is not None)),
     )
 
 
-class _PictureCheck(RationaleCheck):
+class _ImageCheck(RationaleCheck):
     """The numbers of a rationale, and the names that have one, against the text of an image."""
 
     __slots__ = ("picture", "unchecked", "unread")
 
-    def __init__(self, text: str, items: list[Item], picture: PictureText, question: QuestionFacts) -> None:
-        super().__init__(text, items, picture.table, question, 0.0, sys.maxsize)
-        self.picture, self.unchecked = picture, 0
+    def __init__(self, text: str, items: list[Item], image: ImageText, question: QuestionFacts) -> None:
+        super().__init__(text, items, image.table, question, 0.0, sys.maxsize)
+        self.picture, self.unchecked = image, 0
         self.unread: list[Unread] = []
 
     def report(self, item: Item, reason: Reason, label: str = "", expected: Sequence[float] = ()) -> bool | None:
@@ -148,26 +148,26 @@ class _PictureCheck(RationaleCheck):
 
     def _sureness_of_number(self, item: Item, label: str, expected: Sequence[float]) -> float | None:
         """Confidence that the image lacks a number: 0 if it has the number, None if OCR cannot decide."""
-        picture = self.picture
+        image = self.picture
         if label and announced_steps(label):
             return None  # "The total is 9" may be of some rows, where the image has a total of all
         written = "".join(sign for sign in self.text[item.start : item.end] if sign.isdigit() or sign in ".,")
-        elsewhere = written in picture.digits
-        if not elsewhere and bare(written) in picture.bare_digits:
+        elsewhere = written in image.digits
+        if not elsewhere and bare(written) in image.bare_digits:
             return None  # but for a point or a comma it is there
-        if expected and label in picture.table.under:
-            if elsewhere and (self._has_own_head(item) or (picture.table.axis[label] == 1 and len(expected) > 1)):
+        if expected and label in image.table.under:
+            if elsewhere and (self._has_own_head(item) or (image.table.axis[label] == 1 and len(expected) > 1)):
                 return 0.0  # "14 goals in 79 hours" is no reading of goals
-            sure = max(picture.scores.get(value, 0.0) for value in expected)
+            sure = max(image.scores.get(value, 0.0) for value in expected)
             return sure * (_BY_COLUMN if elsewhere else 1.0)
         row = self.known.row
-        if elsewhere and not (1 < len(row) <= picture.printed and not self.known.fits(item.value, row)):
+        if elsewhere and not (1 < len(row) <= image.printed and not self.known.fits(item.value, row)):
             return 0.0
-        printed = picture.printed > 0 and (len(picture.table.under) > 1 or not picture.has_axis)
-        joined = len(written) > 1 and any(written in run and written != run for run in picture.digits)
+        printed = image.printed > 0 and (len(image.table.under) > 1 or not image.has_axis)
+        joined = len(written) > 1 and any(written in run and written != run for run in image.digits)
         if not printed or joined or not self._is_reading(item) or self._is_result(item):
             return None
-        return _BY_COLUMN * picture.lowest_number_score
+        return _BY_COLUMN * image.lowest_number_score
 
     def _has_own_head(self, item: Item) -> bool:
         """Whether the head of a column that holds a number follows it."""
@@ -221,19 +221,19 @@ class _PictureCheck(RationaleCheck):
         return confidence * 0.6 if confidence and alone else confidence
 
 
-def _unlike(words: str, picture: PictureText) -> float | None:
+def _unlike(words: str, image: ImageText) -> float | None:
     """The confidence that words are not in the image; 0 if they are, None if OCR cannot decide."""
     plain = squeeze(words)
     if len(plain) < _FEWEST_LETTERS:
         return None
-    likeness = fuzz.partial_ratio(plain, picture.joined) if len(plain) <= len(picture.joined) else 0.0
-    likeness = max(likeness, fuzz.ratio(plain, picture.joined))
+    likeness = fuzz.partial_ratio(plain, image.joined) if len(plain) <= len(image.joined) else 0.0
+    likeness = max(likeness, fuzz.ratio(plain, image.joined))
     if likeness >= _THERE:
         return 0.0
-    return picture.mean_score * (1 - max(0.0, likeness - 40) / 100) if likeness <= _NOT_THERE else None
+    return image.mean_score * (1 - max(0.0, likeness - 40) / 100) if likeness <= _NOT_THERE else None
 
 
-def _check_quotations(text: str, picture: PictureText, given: str) -> Iterator[tuple[Verdict, Unread | None]]:
+def _check_quotations(text: str, image: ImageText, given: str) -> Iterator[tuple[Verdict, Unread | None]]:
     """The verdict on each text that the rationale reads in the image."""
     known = squeeze(given)
     for match in _QUOTED.finditer(text):
@@ -243,10 +243,10 @@ def _check_quotations(text: str, picture: PictureText, given: str) -> Iterator[t
         after = text[match.end() : match.end() + _AFTER]
         said = _SAYS.search(before) or _SAYS.search(after)
         if said and re.search(r"[^\W\d_]", words) and squeeze(words) not in known:
-            yield _verdict_on(words, "quotation", picture)
+            yield _verdict_on(words, "quotation", image)
     for match in _SAID_NAME.finditer(text):
         if squeeze(match[1]) not in known:
-            yield _verdict_on(match[1], "name", picture)
+            yield _verdict_on(match[1], "name", image)
 
 
 _SAID_NAME: Final = re.compile(
@@ -255,10 +255,8 @@ _SAID_NAME: Final = re.compile(
 )
 
 
-def _verdict_on(
-    words: str, kind: Literal["name", "quotation"], picture: PictureText
-) -> tuple[Verdict, Unread | None]:
-    confidence = _unlike(words, picture)
+def _verdict_on(words: str, kind: Literal["name", "quotation"], image: ImageText) -> tuple[Verdict, Unread | None]:
+    confidence = _unlike(words, image)
     if confidence is None:
         return "not_checkable", None
     if confidence == 0.0:

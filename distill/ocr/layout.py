@@ -51,7 +51,7 @@ class _Piece:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PictureText:
+class ImageText:
     """The text of an image, or of all images of a question."""
 
     table: ChartTable
@@ -78,9 +78,9 @@ class PictureText:
         return min(self.scores.values(), default=1.0)
 
 
-def read_layout(pictures: Sequence[Sequence[TextLine]]) -> PictureText | None:
+def read_layout(images: Sequence[Sequence[TextLine]]) -> ImageText | None:
     """The text of some images; None where they have none."""
-    lines = [line for picture in pictures for line in picture]
+    lines = [line for image in images for line in image]
     if not lines:
         return None
     values: list[float] = []
@@ -89,8 +89,8 @@ def read_layout(pictures: Sequence[Sequence[TextLine]]) -> PictureText | None:
     scores: dict[float, float] = {}
     labels: set[str] = set()
     ticks = 0
-    for picture in pictures:
-        pieces = [piece for line in picture for piece in _split_line(line)]
+    for image in images:
+        pieces = [piece for line in image for piece in _split_line(line)]
         numbers = [piece for piece in pieces if piece.value is not None]
         names = [piece for piece in pieces if piece.value is None]
         marks = _find_ticks(numbers)
@@ -105,7 +105,7 @@ def read_layout(pictures: Sequence[Sequence[TextLine]]) -> PictureText | None:
                     under.setdefault(label, []).append(number.value)
                     axis[label] = min(side, axis.get(label, side))
     digits = {run for line in lines for run in _digit_runs(line.text)}
-    return PictureText(
+    return ImageText(
         table=_as_table(values, under, axis, digits, labels),
         scores=scores,
         labels=frozenset(labels),

@@ -28,20 +28,20 @@ TIMED_OUT: Final = "timed_out"
 CRASHED: Final = "reader_crashed"
 _NAMES: Final = tuple(field.name for field in fields(TextLine))
 
-ReadPicture = Callable[["PictureTask"], dict[str, Any]]
-RunTasks = Callable[[ReadPicture, Iterable["PictureTask"], ReadPicture], Iterator[dict[str, Any]]]
+ReadImage = Callable[["ImageTask"], dict[str, Any]]
+RunTasks = Callable[[ReadImage, Iterable["ImageTask"], ReadImage], Iterator[dict[str, Any]]]
 """`map` over processes, in the order of the tasks; the last function is for a task that ended its process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PictureTask:
+class ImageTask:
     """An image that is to be read."""
 
     ref: ImageRef
     max_pixels: int
 
 
-class UnreadPicture(Exception):
+class UnreadImage(Exception):
     """The text of an image is not known; the message is the reason."""
 
 
@@ -74,14 +74,14 @@ def read_missing(
     )
     if not missing:
         return
-    tasks = (PictureTask(ref=ref, max_pixels=max_pixels) for ref in missing)
+    tasks = (ImageTask(ref=ref, max_pixels=max_pixels) for ref in missing)
     with Journal(path) as journal:
-        for done, record in enumerate(run_tasks(read_picture, tasks, _crashed), start=len(refs) - len(missing) + 1):
+        for done, record in enumerate(run_tasks(read_image, tasks, _crashed), start=len(refs) - len(missing) + 1):
             journal.append(record)
             on_done(done, len(refs))
 
 
-def read_picture(task: PictureTask) -> dict[str, Any]:
+def read_image(task: ImageTask) -> dict[str, Any]:
     """The record of one image: its lines, or the reason why there are none."""
     record: dict[str, Any] = {"image": task.ref.sha256}
     try:
@@ -99,19 +99,19 @@ def read_picture(task: PictureTask) -> dict[str, Any]:
         return record | {"reason": f"{type(error).__name__}: {error}"[:200]}
 
 
-def _crashed(task: PictureTask) -> dict[str, Any]:
+def _crashed(task: ImageTask) -> dict[str, Any]:
     return {"image": task.ref.sha256, "reason": CRASHED}
 
 
 def find_lines(path: Path, digest: str) -> tuple[TextLine, ...]:
-    """The lines of an image that was read; none where it has no text. Raises UnreadPicture."""
+    """The lines of an image that was read; none where it has no text. Raises UnreadImage."""
     status = path.stat() if path.exists() else None
     start = _starts(path, (status.st_size, status.st_mtime_ns)).get(digest) if status else None
     if start is None:
-        raise UnreadPicture("the text of the image was not read")
+        raise UnreadImage("the text of the image was not read")
     record = read_record(path, start)
     if record is None or "lines" not in record:
-        raise UnreadPicture(f"OCR could not read the text of the image: {(record or {}).get('reason', 'damaged')}")
+        raise UnreadImage(f"OCR could not read the text of the image: {(record or {}).get('reason', 'damaged')}")
     return tuple(TextLine(**dict(zip(_NAMES, line, strict=True))) for line in record["lines"])
 
 

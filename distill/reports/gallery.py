@@ -23,7 +23,7 @@ _TEXT_SHARE = 0.6
 _RATIONALE_LIMITS = (8000, 4000, 2000, 1000, 600, 400, 250)
 _HEAD = 480
 """Characters of a rationale that are read without opening the rest."""
-_PICTURES = 4
+_IMAGES = 4
 """Most images shown of a question; the rest is counted."""
 _NOMINAL = 120
 """Bytes that a picture's element may differ between a draft and the page."""
@@ -86,7 +86,7 @@ class Gallery:
     album: Album
     limit: int
     notes: tuple[str, ...] = ()
-    pictures: int = _PICTURES
+    pictures: int = _IMAGES
 
     def text(self, rationale: str) -> Text:
         return split(rationale, self.limit)
@@ -94,7 +94,7 @@ class Gallery:
     def shown(self, card: GalleryCard) -> list[Thumbnail]:
         """The images of a card that are on the page."""
         thumbnails = (self.album.pictures.get(ref.sha256) for ref in card.images[: self.pictures])
-        return [picture for picture in thumbnails if picture is not None]
+        return [image for image in thumbnails if image is not None]
 
 
 Render = Callable[[Gallery], str]
@@ -285,6 +285,6 @@ def _refs(gallery_cards: Sequence[GalleryCard]) -> list[tuple[ImageRef, int]]:
     """Every different image of the cards, with the number of cards that show it."""
     refs: dict[str, tuple[ImageRef, int]] = {}
     for card in gallery_cards:
-        for ref in card.images[:_PICTURES]:
+        for ref in card.images[:_IMAGES]:
             refs[ref.sha256] = (ref, refs[ref.sha256][1] + 1 if ref.sha256 in refs else 1)
     return list(refs.values())

@@ -27,7 +27,7 @@ from distill.reports.bidi import isolated, without_controls
 from distill.types import Sample
 from distill.word_tables import counted
 
-PICTURE_SIDE = 384
+IMAGE_SIDE = 384
 """Larger images are scaled down to this many pixels a side: a page is read, not measured."""
 _ENLARGED_SIDE, MAX_ENLARGEMENT = 256, 8
 """An image that fits into this side several times is shown enlarged, its pixels kept sharp."""
@@ -118,8 +118,8 @@ def data_uri(data: bytes, mime: str) -> str:
     return f"data:{mime};base64,{base64.b64encode(data).decode()}"
 
 
-def picture(
-    data: bytes, *, max_pixels: int = MAX_PIXELS, side: int = PICTURE_SIDE, full: int | None = None
+def page_image(
+    data: bytes, *, max_pixels: int = MAX_PIXELS, side: int = IMAGE_SIDE, full: int | None = None
 ) -> PageImage:
     """Encoded bytes as an image of at most `side` pixels; tiny ones are enlarged. Raises ImageError.
 
@@ -148,14 +148,14 @@ def picture(
     )
 
 
-def pictures(sample: Sample, *, max_pixels: int, side: int) -> list[PageImage]:
+def page_images(sample: Sample, *, max_pixels: int, side: int) -> list[PageImage]:
     """The images of a sample that can still be read; a page is no reason to fail."""
     from distill.data.images import image_files
 
     page_images = []
     for ref in sample.images:
         try:
-            page_images.append(picture(image_files.read_bytes(ref), max_pixels=max_pixels, side=side))
+            page_images.append(page_image(image_files.read_bytes(ref), max_pixels=max_pixels, side=side))
         except ImageError:
             continue
     return page_images

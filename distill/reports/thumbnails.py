@@ -76,7 +76,7 @@ class Album:
 
     @property
     def shared(self) -> list[Thumbnail]:
-        return [picture for picture in self.pictures.values() if picture.shared]
+        return [image for image in self.pictures.values() if image.shared]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

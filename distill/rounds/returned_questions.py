@@ -18,7 +18,7 @@ from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import PREDICTIONS
 from distill.artifacts.manifest import Manifest, fingerprint, require
 from distill.data import reader
-from distill.data.tables.picture_tables import PICTURES, picture_cells, write_rows
+from distill.data.tables.rows_with_images import IMAGE_CELLS, cells_of_images, write_rows
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ANSWER_TYPE_NAMES
 from distill.recipe.sections.rounds import REPLY
@@ -29,7 +29,7 @@ _ROUNDING = 1e-9
 """A share of so many replies is a whole number in a recipe, but not always as a float: 0.58 * 50 is below 29."""
 _SCHEMA = pa.schema(
     [
-        ("image", PICTURES),
+        ("image", IMAGE_CELLS),
         ("question", pa.string()),
         ("answer", pa.list_(pa.string())),
         ("answer_type", pa.string()),
@@ -104,7 +104,7 @@ def _row(sample: Sample, reply: str) -> dict[str, Any]:
     meta = {**sample.meta, REPLY: reply}
     known = sample.answer_type in ANSWER_TYPE_NAMES
     return {
-        "image": picture_cells(sample.images),
+        "image": cells_of_images(sample.images),
         "question": sample.question,
         "answer": list(sample.answers),
         "answer_type": sample.answer_type if known else None,  # code of the user's is named by the source

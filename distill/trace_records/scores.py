@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FOLDER = "score"
 FIELD = "scores."
 """Prefix of the fields of a training stage that name the journal it read of each teacher."""
-PICTURE, BLIND = "picture", "blind"
+WITH_IMAGE, BLIND = "picture", "blind"
 """The views: a text after its prompt with its image, and without."""
 check_score = requiring("key", "trace", "view", "text", "logprobs", "ends")
 _STEPS = 60
@@ -106,10 +106,10 @@ def by_trace(run: Path, stage: str) -> Iterator[tuple[str, dict[str, Mapping[str
             yield record["trace"], waiting.pop(record["trace"])
 
 
-def of_picture(run: Path, stage: str) -> Iterator[dict[str, Any]]:
+def of_image(run: Path, stage: str) -> Iterator[dict[str, Any]]:
     """The lines of the texts after their prompt with the image, with `id` and `teacher` as records of traces."""
     for teacher, record in _records(run, stage):
-        if record["view"] == PICTURE:
+        if record["view"] == WITH_IMAGE:
             yield {**record, "id": record["trace"], "teacher": teacher}
 
 
@@ -122,10 +122,10 @@ def seconds(run: Path, stage: str, traces: Collection[str] | None) -> float:
 
 def visual_gain(views: Mapping[str, Mapping[str, Any]]) -> "tuple[ScoredText, np.ndarray] | None":
     """A trace's text and, for each of its tokens, the nats that the image adds; None where the views differ."""
-    picture, blind = decode(views[PICTURE]), decode(views[BLIND])
-    if picture.text != blind.text or picture.ids[:, 0].tolist() != blind.ids[:, 0].tolist():
+    image, blind = decode(views[WITH_IMAGE]), decode(views[BLIND])
+    if image.text != blind.text or image.ids[:, 0].tolist() != blind.ids[:, 0].tolist():
         return None
-    return picture, picture.values[:, 0] - blind.values[:, 0]
+    return image, image.values[:, 0] - blind.values[:, 0]
 
 
 def visual_weights(gain: "np.ndarray", *, strength: float, least: float, most: float) -> "np.ndarray":

@@ -113,7 +113,7 @@ class ViewServer:
         application.router.add_get("/api/agreement", self._agreement)
         application.router.add_get("/api/students", self._students)
         application.router.add_get("/api/replies", self._replies)
-        application.router.add_get("/picture/{sample}/{index}", self._picture)
+        application.router.add_get("/picture/{sample}/{index}", self._image)
         application.router.add_post("/api/labels", self._label)
         application.router.add_post("/api/ask", self._ask)
         application.router.add_get("/api/policy", self._policy)
@@ -273,7 +273,7 @@ class ViewServer:
         )
         return _json(await asyncio.to_thread(self.students.questions, query))
 
-    async def _picture(self, request: web.Request) -> web.Response:
+    async def _image(self, request: web.Request) -> web.Response:
         name, index = request.match_info["sample"], _number(request.match_info["index"])
         asked = (await asyncio.to_thread(self.table.samples, [name])).get(name)
         references = asked["images"] if asked else (await asyncio.to_thread(self.students.images)).get(name, [])
@@ -309,10 +309,10 @@ class ViewServer:
             raise web.HTTPBadRequest(reason="models are asked about samples with one image")
         kinds = (BEFORE, AFTER, TEACHER) if values.get("teachers") else (BEFORE, AFTER)
         question = str(values.get("question") or sample["question"])
-        picture = await asyncio.to_thread(image_files.read_bytes, ImageRef(**sample["images"][0]))
+        image = await asyncio.to_thread(image_files.read_bytes, ImageRef(**sample["images"][0]))
         if self.asking is not None:
             return _Failure(409, "another question to the models is in progress; wait for the replies")
-        self.asking = asking = Asking(self.run, picture, question, kinds)
+        self.asking = asking = Asking(self.run, image, question, kinds)
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"} | _HEADERS)
         try:
             await response.prepare(request)

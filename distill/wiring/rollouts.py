@@ -20,7 +20,7 @@ import pyarrow as pa
 from distill.artifacts.journal import read_jsonl, write_jsonl
 from distill.artifacts.layout import PREDICTIONS, model_folder, rollouts_folder
 from distill.data import reader
-from distill.data.tables.picture_tables import PICTURES, picture_cells, write_rows
+from distill.data.tables.rows_with_images import IMAGE_CELLS, cells_of_images, write_rows
 from distill.errors import DataError
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _SCHEMA = pa.schema(
     [
-        ("images", PICTURES),
+        ("images", IMAGE_CELLS),
         ("messages", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))),
         ("answer", pa.string()),
         ("rationale", pa.string()),
@@ -101,7 +101,7 @@ def _replies(asked: Recipe, folders: Sequence[Path]) -> Iterator[tuple[str, Samp
 def _write_rows(asked: Recipe, folders: Sequence[Path], path: Path) -> None:
     rows = (
         {
-            "images": picture_cells(sample.images),
+            "images": cells_of_images(sample.images),
             "messages": [
                 {"role": "user", "content": sample.question},
                 {"role": "assistant", "content": reply["text"]},
@@ -158,7 +158,7 @@ def _score(recipe: Recipe, run: Path, stage: Stage, texts: Any, on_progress: Pro
         texts(),
         run / scores.FOLDER,
         top_k=stage.rollouts.top_k,
-        views=(scores.PICTURE,),
+        views=(scores.WITH_IMAGE,),
         on_done=reporting(on_progress, name, total, "replies"),
     )
     if sum(failed.values()) >= total:

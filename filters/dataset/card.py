@@ -26,7 +26,7 @@ from filters.text.minhash import Scheme
 VERSION = "5"
 """Raised whenever the same dataset would get another card."""
 NOT_SAID = "not said"
-_PICTURES = {
+_IMAGES = {
     "all": "",
     "matching": " Images were compared by their pixels where the words of the question match a test question, "
     "and by their bytes elsewhere.",
@@ -91,7 +91,7 @@ def render_card(
             compared=known.contamination,
             matches=_MATCHES,
             test_sets=", ".join(f"`{name}` ({_source(recipe, name)})" for name in test_sets),
-            pictures=_PICTURES[recipe.filter.contamination.images],
+            pictures=_IMAGES[recipe.filter.contamination.images],
             elsewhere=_elsewhere(recipe),
             licence=settings.license if settings.license != "other" else settings.license_name or "unknown",
             sources=[(ASKED, _source(recipe, ASKED), settings.sources.get(ASKED, NOT_SAID))],

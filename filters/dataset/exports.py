@@ -184,15 +184,15 @@ def _example(row: dict[str, Any]) -> DatasetRow:
     for message in messages:
         if message["role"] not in ROLES or not isinstance(message["content"], str):
             raise ValueError(f"a message of the role {message['role']!r} with the content {message['content']!r:.40}")
-    pictures = []
+    images = []
     for cell in row.pop("images"):
         data, name = cell_bytes(cell), cell.get("path") if isinstance(cell, dict) else None
         suffix = Path(name or "").suffix
         if not suffix:
             data, mime = portable(data, max_pixels=MAX_PIXELS)
             suffix = f".{mime.removeprefix('image/')}"
-        pictures.append(ExportImage(data=data, suffix=_SUFFIXES.get(suffix, suffix)))
-    return DatasetRow(messages=messages, pictures=tuple(pictures), values=row)
+        images.append(ExportImage(data=data, suffix=_SUFFIXES.get(suffix, suffix)))
+    return DatasetRow(messages=messages, pictures=tuple(images), values=row)
 
 
 def _write(
@@ -204,7 +204,7 @@ def _write(
     shard_bytes: int = SHARD_BYTES,
 ) -> dict[str, int | None]:
     """Write the export to an empty folder; arguments and result as in `write`."""
-    pictures = _Pictures(folder, before)
+    images = _ImageFiles(folder, before)
     lines = {
         name: _Records(folder, name, export_format)
         for name, export_format in formats.items()
@@ -215,7 +215,7 @@ def _write(
     count = weighted = 0
     pairs = any(export_format.pairs for export_format in formats.values())
     for example in read_pairs(dataset) if pairs else read(dataset):
-        paths = [pictures.add(picture) for picture in example.pictures] if lines else []
+        paths = [images.add(image) for image in example.pictures] if lines else []
         for records in lines.values():
             records.add(example, paths)
         if shards is not None:
@@ -346,21 +346,21 @@ class _Records:
         return self._written
 
 
-class _Pictures:
+class _ImageFiles:
     """Files of images by their content."""
 
     def __init__(self, folder: Path, before: Sequence[Path]) -> None:
         self._folder, self._before = folder, [path for path in before if (path / IMAGES).is_dir()]
 
-    def add(self, picture: ExportImage) -> str:
+    def add(self, image: ExportImage) -> str:
         """The path of an image below the folder; it is written unless it is there."""
-        digest = hashlib.sha256(picture.data).hexdigest()[:32]
-        name = f"{IMAGES}/{digest[:2]}/{digest}{picture.suffix}"
+        digest = hashlib.sha256(image.data).hexdigest()[:32]
+        name = f"{IMAGES}/{digest[:2]}/{digest}{image.suffix}"
         path = self._folder / name
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            if not any(_linked(folder / name, path, picture.data) for folder in self._before):
-                path.write_bytes(picture.data)
+            if not any(_linked(folder / name, path, image.data) for folder in self._before):
+                path.write_bytes(image.data)
         return name
 
 

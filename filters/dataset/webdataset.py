@@ -40,10 +40,10 @@ def key(trace_id: str) -> str:
 def members(example: DatasetRow) -> list[tuple[str, bytes]]:
     """Names and contents of an example's members. The JSON holds the columns of the dataset's row, text unchanged."""
     name = key(example.id)
-    pictures = [(f"{number}{picture.suffix}", picture.data) for number, picture in enumerate(example.pictures)]
-    record = {**example.values, "messages": example.messages, "images": [suffix for suffix, _ in pictures]}
+    images = [(f"{number}{image.suffix}", image.data) for number, image in enumerate(example.pictures)]
+    record = {**example.values, "messages": example.messages, "images": [suffix for suffix, _ in images]}
     text = orjson.dumps(record, option=orjson.OPT_SORT_KEYS)
-    return [*((f"{name}.{suffix}", data) for suffix, data in pictures), (f"{name}.json", text)]
+    return [*((f"{name}.{suffix}", data) for suffix, data in images), (f"{name}.json", text)]
 
 
 def _series(kinds: Sequence[str]) -> str:
@@ -67,7 +67,7 @@ class Shards:
         folder.mkdir(parents=True)
 
     def add(self, example: DatasetRow) -> None:
-        series = _series([picture.suffix.removeprefix(".") for picture in example.pictures])
+        series = _series([image.suffix.removeprefix(".") for image in example.pictures])
         parts = members(example)
         size = sum(1024 + len(data) for _, data in parts)
         name, file = self._file(series, size)

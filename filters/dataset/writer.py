@@ -256,7 +256,7 @@ def replace(new: Path, folder: Path) -> None:
 def row(
     sample: Sample,
     trace: Trace,
-    pictures: list[dict[str, Any]],
+    images: list[dict[str, Any]],
     signals: dict[str, Any],
     style: Style,
     weight: float = 1.0,
@@ -269,7 +269,7 @@ def row(
     answer = accepted_answer(sample, trace, relative_tolerance) if is_correct else trace.answer.strip()
     rationale = trace.reasoning.strip()
     return {
-        "images": pictures,
+        "images": images,
         "messages": [
             {"role": "user", "content": sample.question},
             {"role": "assistant", "content": join(rationale, answer, style)},
@@ -314,7 +314,7 @@ def read_rows(task: RowsTask, unreadable: dict[str, str]) -> Iterator[Row]:
     for trace, asked, row_values in zip(traces, task.signals[WEIGHT].to_pylist(), values, strict=True):
         sample = samples[trace.sample_id]
         if shown[0] != sample.id:
-            shown = (sample.id, _pictures(sample, task.max_pixels, unreadable))
+            shown = (sample.id, _images(sample, task.max_pixels, unreadable))
         if shown[1] is not None:
             weight = max(0.0, asked) if asked is not None and math.isfinite(asked) else 1.0
             signals = {name: value for name, value in zip(names, row_values, strict=True) if value is not None}
@@ -334,17 +334,17 @@ def _signals_of(table: pa.Table) -> tuple[list[str], Iterable[tuple[Any, ...]]]:
     return names, zip(*columns, strict=True) if columns else [()] * len(table)
 
 
-def _pictures(sample: Sample, max_pixels: int, unreadable: dict[str, str]) -> list[dict[str, Any]] | None:
+def _images(sample: Sample, max_pixels: int, unreadable: dict[str, str]) -> list[dict[str, Any]] | None:
     """The encoded images of a sample, in a form that all decoders read in the same way; None for unreadable ones."""
-    pictures = []
+    images = []
     try:
         for ref in sample.images:
             data, mime = image_files.portable(image_files.read_bytes(ref), max_pixels=max_pixels)
-            pictures.append({"bytes": data, "path": f"{image_files.sha256(data)[:16]}.{mime.removeprefix('image/')}"})
+            images.append({"bytes": data, "path": f"{image_files.sha256(data)[:16]}.{mime.removeprefix('image/')}"})
     except ImageError as error:
         unreadable[sample.id] = error.reason
         return None
-    return pictures
+    return images
 
 
 def row_groups(rows: Iterable[Row]) -> Iterator[tuple[list[Row], int]]:
@@ -353,7 +353,7 @@ def row_groups(rows: Iterable[Row]) -> Iterator[tuple[list[Row], int]]:
     size = 0
     for row in rows:
         group.append(row)
-        size += sum(len(picture["bytes"]) for picture in row["images"])
+        size += sum(len(image["bytes"]) for image in row["images"])
         size += 2 * len(row["rationale"]) + len(row["signals"]) + len(row["messages"][0]["content"])
         if len(group) == _GROUP_ROWS or size >= _GROUP_BYTES:
             yield group, size

@@ -75,7 +75,7 @@ class ImageDifference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Picture:
+class _DecodedImage:
     pixels: Image.Image
     saved: tuple[dict[str, Any], ...]
     """Options with which Pillow may have saved it."""
@@ -90,7 +90,7 @@ def is_same_image(left: bytes, right: bytes, *, max_pixels: int) -> bool:
 def image_difference(left: bytes, right: bytes, *, max_pixels: int) -> ImageDifference | None:
     """The difference of two images; None where they have different shapes or differ much. Raises ImageError."""
     # Sorted, so that the result does not depend on the order of the arguments.
-    first, second = (_decode_picture(data, max_pixels) for data in sorted([left, right]))
+    first, second = (_decode_image(data, max_pixels) for data in sorted([left, right]))
     if first.pixels.size == second.pixels.size and first.pixels.tobytes() == second.pixels.tobytes():
         return ImageDifference(luminance=0.0, chroma=0.0, common=0.0, shortest_side=min(first.pixels.size))
     if not _has_same_shape(first.pixels.size, second.pixels.size) or _is_far_apart(first.pixels, second.pixels):
@@ -100,8 +100,8 @@ def image_difference(left: bytes, right: bytes, *, max_pixels: int) -> ImageDiff
     return _measure_difference(expected, copy_image, min(*first.pixels.size, *second.pixels.size))
 
 
-def _decode_picture(data: bytes, max_pixels: int) -> _Picture:
-    return _Picture(pixels=decode(data, max_pixels=max_pixels), saved=tuple(_ways_to_save(data)))
+def _decode_image(data: bytes, max_pixels: int) -> _DecodedImage:
+    return _DecodedImage(pixels=decode(data, max_pixels=max_pixels), saved=tuple(_ways_to_save(data)))
 
 
 def _ways_to_save(data: bytes) -> Iterator[dict[str, Any]]:
@@ -135,7 +135,7 @@ def _is_far_apart(left: Image.Image, right: Image.Image) -> bool:
     return bool(np.abs(shades[0] - shades[1]).max() > _COARSE_LEVELS)
 
 
-def _derive_copy(original: _Picture, copy: _Picture) -> tuple[float, Image.Image, Image.Image]:
+def _derive_copy(original: _DecodedImage, copy: _DecodedImage) -> tuple[float, Image.Image, Image.Image]:
     """Distance, the copy that the original would give, and the copy itself."""
     copy_image = copy.pixels
     copy_grey = _grey(copy_image)

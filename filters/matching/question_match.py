@@ -158,7 +158,7 @@ def is_same_question(
     question: Wording,
     test_question: Wording,
     *,
-    same_picture: bool = False,
+    same_image: bool = False,
     is_word: Callable[[str], bool] = lambda word: False,
     is_name: Callable[[str], bool] = lambda word: False,
     answers: Callable[[], Answers] = lambda: "unknown",
@@ -199,7 +199,7 @@ def is_same_question(
     if all(has_contrast) or has_other_letter:
         return False
     agreement = answers()
-    if same_picture and _is_exchanged_in_place(question, test_question, changed):
+    if same_image and _is_exchanged_in_place(question, test_question, changed):
         verbs = not any(has_contrast) and all(word.endswith(("ed", "ing")) for _, word in [*added, *missing])
         if shared_count >= (_SHARED_SHOWN_VERBS if verbs else _SHARED_SHOWN)[agreement] * changed:
             return True

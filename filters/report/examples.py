@@ -21,9 +21,9 @@ from filters.tables.trace_index import PlannedTraces
 SELECTED, DROPPED = 9, 3
 _CANDIDATES = 48
 _RATIONALE_CHARACTERS = 1500
-PICTURE_BYTES, PAGE_BYTES = 120_000, 3_200_000
+IMAGE_BYTES, PAGE_BYTES = 120_000, 3_200_000
 """Largest size of one image as text, else it is made smaller; largest size of all images of a page."""
-_FULL_SIDES, _SMALL_SIDE = (768, 512, html.PICTURE_SIDE), 288
+_FULL_SIDES, _SMALL_SIDE = (768, 512, html.IMAGE_SIDE), 288
 """Stored pixels of the longer side, the first number that fits; an image that is opened shows all of them."""
 
 
@@ -88,14 +88,14 @@ def load(facts: TableFacts, index: PlannedTraces, ids: Iterable[str]) -> dict[st
     index.bring_images(list(samples.values()))
     for sides in (_FULL_SIDES, _FULL_SIDES[-1:]):
         album = _Album(sides)
-        pictures = {row[0]: album.pictures(samples[row[1]]) for row in rows}
-        if not any(left_out for _, left_out in pictures.values()):
+        images = {row[0]: album.page_images(samples[row[1]]) for row in rows}
+        if not any(left_out for _, left_out in images.values()):
             break
     example_of_trace = {}
     for trace in index.traces(names):
         _, sample_id, verdict, tokens, reasons = row_of_trace[trace.id]
         sample = samples[sample_id]
-        shown, left_out = pictures[trace.id]
+        shown, left_out = images[trace.id]
         example_of_trace[trace.id] = {
             "id": trace.id,
             "question": _clip(sample.question),
@@ -126,27 +126,27 @@ class _Album:
         self._room = PAGE_BYTES
         self._known: dict[str, html.PageImage | None] = {}
 
-    def pictures(self, sample: Sample) -> tuple[list[html.PageImage], int]:
+    def page_images(self, sample: Sample) -> tuple[list[html.PageImage], int]:
         """The readable images that fit, and how many do not."""
-        readable = [picture for ref in sample.images if (picture := self._picture(ref)) is not None]
+        readable = [image for ref in sample.images if (image := self._image(ref)) is not None]
         shown = []
-        for picture in readable:
-            if len(picture.uri) <= self._room:
-                self._room -= len(picture.uri)
-                shown.append(picture)
+        for image in readable:
+            if len(image.uri) <= self._room:
+                self._room -= len(image.uri)
+                shown.append(image)
         return shown, len(readable) - len(shown)
 
-    def _picture(self, ref: Any) -> html.PageImage | None:
+    def _image(self, ref: Any) -> html.PageImage | None:
         if ref.sha256 not in self._known:
             try:
                 data = image_files.read_bytes(ref)
                 for side in self._sides:
-                    picture = html.picture(data, full=side)
-                    if len(picture.uri) <= PICTURE_BYTES:
+                    image = html.page_image(data, full=side)
+                    if len(image.uri) <= IMAGE_BYTES:
                         break
                 else:
-                    picture = html.picture(data, side=min(_SMALL_SIDE, max(picture.width, picture.height) - 1))
-                self._known[ref.sha256] = picture
+                    image = html.page_image(data, side=min(_SMALL_SIDE, max(image.width, image.height) - 1))
+                self._known[ref.sha256] = image
             except ImageError:
                 self._known[ref.sha256] = None
         return self._known[ref.sha256]

@@ -93,7 +93,7 @@ def measure(
     workers: Workers = SERIAL,
     readers: int = 1,
     on_done: Callable[[int, int], None] = lambda rows, reused: None,
-    on_read: OnRead = lambda read, pictures: None,
+    on_read: OnRead = lambda read, images: None,
 ) -> tuple[Path, ...]:
     """Write the signal table of every partition to `folder`; returns the files in order.
 
@@ -116,15 +116,13 @@ def measure(
     if todo:
         index.copy_samples()
     samples = (sample for task in todo for sample in read_partition(task.samples, task.number))
-    read_pictures(extractors, samples, readers, on_read)
+    read_images(extractors, samples, readers, on_read)
     for rows, reused in workers.map(measure_partition, todo):
         on_done(rows, reused)
     return paths
 
 
-def read_pictures(
-    extractors: Iterable[Extractor], samples: Iterable[Sample], processes: int, on_read: OnRead
-) -> None:
+def read_images(extractors: Iterable[Extractor], samples: Iterable[Sample], processes: int, on_read: OnRead) -> None:
     """Read the missing texts of images in so many processes; nothing where `ocr` is not among the families.
 
     What was read stays on disk when the run is killed. An image that cannot be read costs its own samples' values.

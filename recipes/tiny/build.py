@@ -71,27 +71,27 @@ def _rows(
             yield {"image": image, "domain": domain, **make(picture, rng)}
 
 
-def _several_steps(picture: world.Picture, rng: np.random.Generator) -> dict[str, Any]:
-    question = ask(picture, rng)
-    meta = {"kind": question.kind, "terms": question.terms, **picture.content}
+def _several_steps(image: world.Picture, rng: np.random.Generator) -> dict[str, Any]:
+    question = ask(image, rng)
+    meta = {"kind": question.kind, "terms": question.terms, **image.content}
     return as_row(question.text, question.answer, "number", meta)
 
 
-def _one_step_or_direct(picture: world.Picture, rng: np.random.Generator) -> dict[str, Any]:
+def _one_step_or_direct(image: world.Picture, rng: np.random.Generator) -> dict[str, Any]:
     """Two thirds perception, one third several-step questions answered at once, as VQA mixes do."""
     if rng.random() < 1 / 3:
-        return _several_steps(picture, rng)
-    text, answer = perceive(picture, rng)
-    return as_row(text, answer, "number" if answer.isdigit() else "text", picture.content)
+        return _several_steps(image, rng)
+    text, answer = perceive(image, rng)
+    return as_row(text, answer, "number" if answer.isdigit() else "text", image.content)
 
 
-def _caption(picture: world.Picture, _: np.random.Generator) -> dict[str, Any]:
-    return as_row("Describe the image.", caption(picture), "text", picture.content)
+def _caption(image: world.Picture, _: np.random.Generator) -> dict[str, Any]:
+    return as_row("Describe the image.", caption(image), "text", image.content)
 
 
-def _reading(picture: world.Picture, rng: np.random.Generator) -> dict[str, Any]:
-    question, answer = read_in_order(picture, rng)
-    return as_row(question, answer, "text", picture.content)
+def _reading(image: world.Picture, rng: np.random.Generator) -> dict[str, Any]:
+    question, answer = read_in_order(image, rng)
+    return as_row(question, answer, "text", image.content)
 
 
 def as_row(question: str, answer: str, answer_type: str, meta: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def png(image: Image.Image) -> bytes:
 
 def write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
     """A file that datasets opens with its images decoded; every column but the image is text."""
-    picture = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     texts = (
         "question",
         "answer",
@@ -118,7 +118,7 @@ def write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
     )
     features = {"image": {"_type": "Image"}, **{name: {"dtype": "string", "_type": "Value"} for name in texts}}
     schema = pa.schema(
-        [("image", picture), *((name, pa.string()) for name in texts)],
+        [("image", image), *((name, pa.string()) for name in texts)],
         metadata={"huggingface": json.dumps({"info": {"features": features}})},
     )
     path.parent.mkdir(exist_ok=True)

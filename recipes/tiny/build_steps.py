@@ -15,20 +15,20 @@ SEED = 20261123
 Maker = Callable[[world.Picture, int, np.random.Generator], dict[str, Any]]
 
 
-def program_row(picture: world.Picture, start: int, _: np.random.Generator) -> dict[str, Any]:
+def program_row(image: world.Picture, start: int, _: np.random.Generator) -> dict[str, Any]:
     """A question with its gold answer; `difficulty` is its number of steps."""
-    results = run_cells(picture.content["cells"], start)
-    row = as_row(question_of(start), str(results[-1]), "number", {"start": start, **picture.content})
+    results = run_cells(image.content["cells"], start)
+    row = as_row(question_of(start), str(results[-1]), "number", {"start": start, **image.content})
     return {**row, "difficulty": str(len(results) - 1)}
 
 
-def instruct_row(picture: world.Picture, _: int, rng: np.random.Generator) -> dict[str, Any]:
-    text, answer = perceive(picture, rng)
-    return as_row(text, answer, "number" if answer.isdigit() else "text", picture.content)
+def instruct_row(image: world.Picture, _: int, rng: np.random.Generator) -> dict[str, Any]:
+    text, answer = perceive(image, rng)
+    return as_row(text, answer, "number" if answer.isdigit() else "text", image.content)
 
 
-def caption_row(picture: world.Picture, _: int, __: np.random.Generator) -> dict[str, Any]:
-    return as_row("Describe the image.", caption(picture), "text", picture.content)
+def caption_row(image: world.Picture, _: int, __: np.random.Generator) -> dict[str, Any]:
+    return as_row("Describe the image.", caption(image), "text", image.content)
 
 
 FILES: dict[str, tuple[int, Maker]] = {

@@ -76,11 +76,9 @@ class Naming(torch.nn.Module):
         return self.head(grid.reshape(len(patches), world.GRID**2, -1))
 
 
-def named(pictures: list[world.Picture]) -> torch.Tensor:
+def named(images: list[world.Picture]) -> torch.Tensor:
     """Index of the word of every cell, (n, 16)."""
-    return torch.tensor(
-        [[SKETCH_WORDS.index(word) for word in sketch(picture)] for picture in pictures], device=DEVICE
-    )
+    return torch.tensor([[SKETCH_WORDS.index(word) for word in sketch(image)] for image in images], device=DEVICE)
 
 
 def pixels(images: np.ndarray) -> torch.Tensor:
@@ -97,7 +95,7 @@ def build_tower(folder: Path, *, seed: int, steps: int = 1200, batch_size: int =
     for step in range(steps):
         domains = rng.choice(world.DOMAINS, size=batch_size, p=(0.2, 0.4, 0.4))
         pictures = [world.imagine(str(domain), rng) for domain in domains]
-        images = np.stack([np.asarray(world.paint(picture, rng)) for picture in pictures])
+        images = np.stack([np.asarray(world.paint(image, rng)) for image in pictures])
         # Noise and a tint a picture: 1,250 digit originals are few, and a tower should not learn exact pixel values.
         noisy = images + rng.normal(0, 8, images.shape) + rng.normal(0, 6, (batch_size, 1, 1, 3))
         logits = naming(pixels(np.clip(noisy, 0, 255).astype(np.uint8)))
@@ -116,9 +114,9 @@ def build_tower(folder: Path, *, seed: int, steps: int = 1200, batch_size: int =
 def _named_rightly(naming: Naming, rng: np.random.Generator) -> dict[str, float]:
     shares = {}
     for domain in world.DOMAINS:
-        pictures = [world.imagine(domain, rng, "test") for _ in range(300)]
-        logits = naming(pixels(np.stack([np.asarray(world.paint(picture, rng)) for picture in pictures])))
-        truth = named(pictures)
+        images = [world.imagine(domain, rng, "test") for _ in range(300)]
+        logits = naming(pixels(np.stack([np.asarray(world.paint(image, rng)) for image in images])))
+        truth = named(images)
         something = truth != SKETCH_WORDS.index("-")
         shares[domain] = float((logits.argmax(-1) == truth)[something].float().mean())
     return shares
@@ -137,15 +135,15 @@ def corpus(rng: np.random.Generator) -> Iterator[Lesson]:
         if kind < 0.1:
             yield "", facts(rng)
             continue
-        picture = world.imagine(str(rng.choice(world.DOMAINS)), rng)
+        image = world.imagine(str(rng.choice(world.DOMAINS)), rng)
         if kind < 0.15:
-            yield "", caption(picture)
+            yield "", caption(image)
         elif kind < 0.4:
-            question, answer = perceive(picture, rng)
-            yield chat(caption(picture), question), answer
+            question, answer = perceive(image, rng)
+            yield chat(caption(image), question), answer
         else:
-            asked = ask(picture, rng)
-            yield chat(caption(picture), asked.text), worked(rationale(picture, asked, rng), asked.answer)
+            asked = ask(image, rng)
+            yield chat(caption(image), asked.text), worked(rationale(image, asked, rng), asked.answer)
 
 
 def worked(reasoning: str, answer: str) -> str:

@@ -11,37 +11,37 @@ Generator = np.random.Generator
 ROWS = ("top", "bottom")
 
 
-def ask(picture: Picture, rng: Generator) -> Question:
+def ask(image: Picture, rng: Generator) -> Question:
     """A question that needs several steps."""
-    return {"scenes": _ask_scene, "charts": _ask_chart, "digits": _ask_digits}[picture.domain](picture.content, rng)
+    return {"scenes": _ask_scene, "charts": _ask_chart, "digits": _ask_digits}[image.domain](image.content, rng)
 
 
-def rationale(picture: Picture, question: Question, rng: Generator) -> str:
+def rationale(image: Picture, question: Question, rng: Generator) -> str:
     """The reasoning towards the answer in the style of the domain's teacher; wording varies with `rng`."""
-    style = {"scenes": _structured, "charts": _analyst, "digits": _reader}[picture.domain]
-    return style(picture.content, question, rng)
+    style = {"scenes": _structured, "charts": _analyst, "digits": _reader}[image.domain]
+    return style(image.content, question, rng)
 
 
-def caption(picture: Picture) -> str:
+def caption(image: Picture) -> str:
     """Everything the picture shows."""
-    if picture.domain == "scenes":
-        return " ".join(f"Row {row + 1}: {', '.join(cells)}." for row, cells in enumerate(_rows(picture.content)))
-    if picture.domain == "charts":
-        return f"{_bars(picture.content['bars'])}."
-    top, bottom = _digit_rows(picture.content)
+    if image.domain == "scenes":
+        return " ".join(f"Row {row + 1}: {', '.join(cells)}." for row, cells in enumerate(_rows(image.content)))
+    if image.domain == "charts":
+        return f"{_bars(image.content['bars'])}."
+    top, bottom = _digit_rows(image.content)
     return f"{_spaced(top)} / {_spaced(bottom)}."
 
 
-def sketch(picture: Picture) -> list[str]:
+def sketch(image: Picture) -> list[str]:
     """One word for each of the 16 cells in reading order: what the tower learns to name.
 
     A chart has the value at the top of each column and the colour at its foot; a cell of no interest is "-".
     """
-    content = picture.content
-    if picture.domain == "scenes":
+    content = image.content
+    if image.domain == "scenes":
         return [cell if cell == EMPTY else "".join(part[:2] for part in cell.split()) for cell in content["cells"]]
     words = ["-"] * GRID**2
-    if picture.domain == "charts":
+    if image.domain == "charts":
         for column, (colour, value) in enumerate(content["bars"].items()):
             words[column], words[column - GRID] = str(value), colour
     else:
@@ -211,10 +211,10 @@ def _reader(content: dict[str, Any], question: Question, rng: Generator) -> str:
 # --- one-step questions: perception, answered directly ------------------------------------------------------------
 
 
-def perceive(picture: Picture, rng: Generator) -> tuple[str, str]:
+def perceive(image: Picture, rng: Generator) -> tuple[str, str]:
     """A question that one look answers, and its answer."""
-    content = picture.content
-    if picture.domain == "scenes":
+    content = image.content
+    if image.domain == "scenes":
         row = int(rng.integers(GRID))
         look = rng.random()
         if look < 0.3:
@@ -226,7 +226,7 @@ def perceive(picture: Picture, rng: Generator) -> tuple[str, str]:
             )
         word = str(rng.choice([*COLOURS, *SHAPES]))
         return f"How many {_things(word)} are in row {row + 1}?", str(_counts(content, word)[row])
-    if picture.domain == "charts":
+    if image.domain == "charts":
         if rng.random() < 0.3:
             return "Which values do the bars show?", _bars(content["bars"])
         colour = str(rng.choice(list(content["bars"])))
@@ -243,10 +243,10 @@ def facts(rng: Generator) -> str:
     return f"{max(first, second)} - {min(first, second)} = {abs(first - second)}."
 
 
-def read_in_order(picture: Picture, rng: Generator) -> tuple[str, str]:
+def read_in_order(image: Picture, rng: Generator) -> tuple[str, str]:
     """A question for everything in a chart or in digits, in an order that the question gives, and its answer."""
-    content = picture.content
-    if picture.domain == "charts":
+    content = image.content
+    if image.domain == "charts":
         bars: dict[str, int] = content["bars"]
         order = [str(colour) for colour in rng.permutation(list(bars))]
         return f"Read the bars {', '.join(order)}.", _bars({colour: bars[colour] for colour in order})

@@ -71,18 +71,18 @@ class Lessons:
         return [self.row() for _ in range(size)]
 
     def row(self) -> Row:
-        picture = world.imagine(str(self.rng.choice(self.domains)), self.rng)
+        image = world.imagine(str(self.rng.choice(self.domains)), self.rng)
         kind = int(np.searchsorted(self.bounds, self.rng.random(), side="right"))
         if kind == 0:
-            question = ask(picture, self.rng)
-            text, answer = question.text, worked(rationale(picture, question, self.rng), question.answer)
+            question = ask(image, self.rng)
+            text, answer = question.text, worked(rationale(image, question, self.rng), question.answer)
         elif kind == 1:
-            text, answer = "Describe the image.", caption(picture)
+            text, answer = "Describe the image.", caption(image)
         else:
-            text, answer = perceive(picture, self.rng)
+            text, answer = perceive(image, self.rng)
         if text not in self.prompts:
             self.prompts[text] = prompt_ids(self.processor, text)
-        return np.asarray(world.paint(picture, self.rng)), self.prompts[text], answer_ids(self.processor, answer)
+        return np.asarray(world.paint(image, self.rng)), self.prompts[text], answer_ids(self.processor, answer)
 
 
 def embed(model: PreTrainedModel, images: list[np.ndarray], ids: torch.Tensor) -> torch.Tensor:

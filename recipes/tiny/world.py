@@ -72,11 +72,9 @@ def imagine(domain: str, rng: Generator, split: str = "train") -> Picture:
     return Picture(domain=domain, content={"digits": labels, "cells": places, "originals": originals})
 
 
-def paint(picture: Picture, rng: Generator) -> Image.Image:
+def paint(image: Picture, rng: Generator) -> Image.Image:
     """The picture as 96 x 96 RGB pixels; sizes, places within a cell and shades vary with `rng`."""
-    return {"scenes": _paint_scene, "charts": _paint_chart, "digits": _paint_digits}[picture.domain](
-        picture.content, rng
-    )
+    return {"scenes": _paint_scene, "charts": _paint_chart, "digits": _paint_digits}[image.domain](image.content, rng)
 
 
 def _paint_scene(content: dict[str, Any], rng: Generator) -> Image.Image:

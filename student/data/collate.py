@@ -99,15 +99,15 @@ class Collator:
         inputs = {"input_ids": torch.from_numpy(ids)}
         if self._form.type_name is not None:
             inputs[self._form.type_name] = (inputs["input_ids"] == self._form.image_id).to(torch.int64)
-        pictures = [self._features(example) for line in lines for example in line]
+        images = [self._features(example) for line in lines for example in line]
         if len(result) > len(lines):
-            inputs["position_ids"] = self._place(lines, width, pictures)
+            inputs["position_ids"] = self._place(lines, width, images)
         if self._bounds:
             bounds = torch.tensor([0, *ends], dtype=torch.int32)
             longest = int(bounds.diff().max())
             inputs |= {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds}
             inputs |= {"max_length_q": longest, "max_length_k": longest}  # type: ignore[dict-item]
-        inputs |= self.store.join([features for row in pictures for features in row], raw=self._raw_pixels)
+        inputs |= self.store.join([features for row in images for features in row], raw=self._raw_pixels)
         order = [rows[index] for indexes in bins for index in indexes]
         return Layout(inputs, np.concatenate(at), np.concatenate(labels).astype(np.int64), order)
 
@@ -133,14 +133,14 @@ class Collator:
         stacked = torch.stack(placed, 1)
         return stacked[0] if self._positions is None else stacked
 
-    def _of_row(self, example: Example, pictures: list[Any]) -> torch.Tensor:
+    def _of_row(self, example: Example, images: list[Any]) -> torch.Tensor:
         """int64[axes, tokens]; the first axis is the row's plain order, by which packed lines are recognised."""
         plain = torch.arange(len(example.ids))[None]
         if self._positions is None:
             return plain
         ids = torch.from_numpy(example.ids.astype(np.int64))
         types = (ids == self._form.image_id).long()
-        return torch.cat([plain, self._positions(ids, types, join_features(pictures))])
+        return torch.cat([plain, self._positions(ids, types, join_features(images))])
 
 
 def spatial_positions(model: PreTrainedModel) -> Positions | None:

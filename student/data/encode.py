@@ -22,7 +22,7 @@ from distill.chat_templates import with_fixed_date
 from distill.errors import DataError, ImageError, ModelError
 from distill.types import ImageRef, Sample
 from distill.word_tables import counted
-from student.data import images as pictures
+from student.data import images as student_images
 from student.data.encoded_rows import Example, MappedRows, RowColumns, columns_of
 from student.data.images import ImageStore, image_token
 from student.data.responses import kinds_of, learned_text
@@ -62,7 +62,7 @@ class Encoder:
         self.placeholder_id = int(self.tokenizer.convert_tokens_to_ids(image_token(processor)))
         self.image_id = self.placeholder_id if image_id is None else image_id
         self._type_name = type_name
-        self._around = pictures.text_around(processor)
+        self._around = student_images.text_around(processor)
         if self.tokenizer.eos_token_id is None:
             raise ModelError("the student's tokenizer has no end-of-turn token (eos_token)")
         self.pad_id = inputs.pad_id(processor)
@@ -170,7 +170,7 @@ class Encoder:
         self, name: str, texts: list[str], images: Sequence[ImageRef], ids: Sequence[int], max_pixels: int
     ) -> None:
         self._verified[len(images)] += 1
-        loaded = [pictures.load(ref, max_pixels=max_pixels) for ref in images]
+        loaded = [student_images.load(ref, max_pixels=max_pixels) for ref in images]
         encoded = self._tokenize(texts, self._processor, images=[loaded], return_tensors="pt")
         expected = encoded["input_ids"][0].tolist()
         known = len(ids) - (ids[-1] not in expected[len(ids) - 1 :])

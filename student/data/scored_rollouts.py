@@ -39,7 +39,7 @@ def scored_alone(run: Path, stage: Stage, dropped: Counter[str], examples: Itera
     """
     scored = {
         record["id"]: logprobs.decode(record["logprobs"])[0][:, 0].copy()
-        for record in scores.of_picture(run, stage.name)
+        for record in scores.of_image(run, stage.name)
     }
     for example in examples:
         if example.row.source != stage.data or not is_whole_trace(example):

@@ -95,7 +95,7 @@ def of_examples(
         )
         for example in examples
     ]
-    records = scores.of_picture(run, stage.name) if own else None
+    records = scores.of_image(run, stage.name) if own else None
     place = run / (scores.FOLDER if own else "generate")
     return collect(place, rows, top_k=top_k, decode=decode, folder=folder, records=records)
 

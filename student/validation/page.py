@@ -15,7 +15,7 @@ from distill.reports.plots import Series
 from distill.types import Sample
 from distill.word_tables import counted
 
-_SIDE, _PICTURES = 256, 4
+_SIDE, _IMAGES = 256, 4
 """Pictures are shown small, and only the first few of a question: the page is opened often."""
 _RATIONALE_CHARACTERS = 4000
 _ROWS = 40
@@ -47,7 +47,7 @@ class SamplesPage:
         self._samples = {sample.id: sample for sample in samples}
         self._gallery = gallery
         self._max_pixels = max_pixels
-        self._pictures: dict[str, list[html.PageImage]] = {}
+        self._images: dict[str, list[html.PageImage]] = {}
 
     def write(self, path: Path, lines: Sequence[Mapping[str, Any]], predictions: Sequence[Mapping[str, Any]]) -> None:
         """`lines` are all measurements of the stage, the newest last; `predictions` are the newest replies."""
@@ -73,15 +73,15 @@ class SamplesPage:
 
     def _card(self, prediction: Mapping[str, Any]) -> dict[str, Any]:
         name = prediction["sample_id"]
-        if name not in self._pictures:
+        if name not in self._images:
             sample = self._samples[name]
-            few = replace(sample, images=sample.images[:_PICTURES])
-            self._pictures[name] = html.pictures(few, max_pixels=self._max_pixels, side=_SIDE)
+            few = replace(sample, images=sample.images[:_IMAGES])
+            self._images[name] = html.page_images(few, max_pixels=self._max_pixels, side=_SIDE)
         tags = [prediction["domain"], "cut off" if prediction["truncated"] else ""]
         if not prediction["truncated"] and not prediction["well_formed"]:
             tags.append("malformed")
         return {
-            "pictures": self._pictures[name],
+            "pictures": self._images[name],
             "images": len(self._samples[name].images),
             "question": prediction["question"],
             "gold": " or ".join(prediction["gold"]),

@@ -39,7 +39,7 @@ from teacher.messages.prompts import prompt_fault, prompt_key
 from teacher.messages.request import Model, model_of, precision_key
 from teacher.scheduling.routing import NO_TEACHER, may_share, route
 from teacher.store import plan_images
-from teacher.store.picture_cues import asks_for_picture_text, require_reader, with_picture_text
+from teacher.store.image_cues import asks_for_image_text, require_reader, with_image_text
 from teacher.store.teacher_coverage import TeacherCoverage, check_coverage
 
 _FILES = (SAMPLES, QUARANTINE)
@@ -126,7 +126,7 @@ def result_settings(recipe: Recipe, models: Mapping[str, Model]) -> dict[str, An
         "outcomes": affecting(recipe.generate.outcomes, "generate"),
         "parser": parse.VERSION,
     }
-    if asks_for_picture_text(recipe):
+    if asks_for_image_text(recipe):
         fields["ocr"] = reader_of_text.identity()
     if any(teacher.until or teacher.when == "unsure" for teacher in recipe.teachers):
         fields["relative_tolerance"] = recipe.filter.answer.relative_tolerance
@@ -192,7 +192,7 @@ def write_pending_plan(
     earlier = None if inputs is None or limit is not None else _earlier_plan(recipe, folder, inputs)
     routed = Counter({teacher.name: earlier.routed[teacher.name] if earlier else 0 for teacher in recipe.teachers})
     rows_read: list[int] = []
-    with_text = partial(with_picture_text, recipe, run=folder.parent, on_read=on_read)
+    with_text = partial(with_image_text, recipe, run=folder.parent, on_read=on_read)
     with atomic_path(pending / QUARANTINE) as quarantine_path, quarantine_path.open("wb") as quarantine:
         coverage = TeacherCoverage()
         samples = _routable(recipe, quarantine, coverage, earlier.read if earlier else None, rows_read.append)

@@ -16,7 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from worlds.run_fixtures import generate_folder, picture, recipe, sample, trace
+from worlds.run_fixtures import generate_folder, make_image, recipe, sample, trace
 
 from distill.artifacts.manifest import Manifest
 from filters.apply import apply
@@ -67,7 +67,7 @@ def world(tmp_path_factory):
     said = ["I see nothing."]
     for number in range(32):
         domain = ("scenes", "charts", "")[number % 3]
-        images = [picture(folder / "pictures", number % 5)]
+        images = [make_image(folder / "pictures", number % 5)]
         asked = sample(f"Question {number}: how many?", str(number), images=images, domain=domain)
         samples.append(asked)
         for k in range(chance.randint(3, 6)):

@@ -2,7 +2,7 @@
 
 import pyarrow.parquet as pq
 import pytest
-from worlds.run_fixtures import generate_folder, picture, recipe, trace
+from worlds.run_fixtures import generate_folder, make_image, recipe, trace
 
 from distill.answers.verdicts import equivalent, is_numeric, judge
 from distill.data import reader
@@ -40,7 +40,7 @@ def world(tmp_path):
     rows = [f'{{"image": "{n:05d}.png", "question": "Which grade has pupil {n}?", "answer": "B"}}' for n in range(4)]
     (tmp_path / "questions.jsonl").write_text("\n".join(rows))
     for number in range(4):
-        picture(tmp_path, number)
+        make_image(tmp_path, number)
     return tmp_path
 
 

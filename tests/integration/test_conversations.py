@@ -52,7 +52,7 @@ arms = {{ first = "first" }}
 def talk(folder: Path, number: int) -> bytes:
     """A row with two images and two turns."""
     names = [
-        student_worlds.picture(folder / "images" / f"{number}-{place}.png", 2 * number + place).name
+        student_worlds.make_image(folder / "images" / f"{number}-{place}.png", 2 * number + place).name
         for place in range(2)
     ]
     said = [

@@ -144,12 +144,12 @@ def server(seen: list[dict[str, Any]]) -> Iterator[str]:
         listening.shutdown()
 
 
-def ask(url: str, question: str, pictures: list[Image.Image], limits: dict[str, Any]) -> str:
+def ask(url: str, question: str, images: list[Image.Image], limits: dict[str, Any]) -> str:
     """One request as lmms-eval's "openai" model makes it: the images as PNG, then the text."""
     parts: list[dict[str, Any]] = []
-    for picture in pictures:
+    for image in images:
         buffer = io.BytesIO()
-        picture.save(buffer, "PNG")
+        image.save(buffer, "PNG")
         url_of = f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
         parts.append({"type": "image_url", "image_url": {"url": url_of}})
     messages = [{"role": "user", "content": [*parts, {"type": "text", "text": question}]}]
@@ -213,9 +213,9 @@ def test_a_task_shows_the_pixels_that_the_student_learned_from(
         assert values["doc_to_text"](row, {"pre_prompt": "not ours"}) == sample.question
         assert values["doc_to_target"](row) == sample.answer
         shown = values["doc_to_visual"](row)
-        assert [picture.mode for picture in shown] == ["RGB"] * len(sample.images)
-        for picture, ref in zip(shown, sample.images, strict=True):
-            assert np.array_equal(np.asarray(picture), np.asarray(image_files.load(ref, max_pixels=10**6)))
+        assert [image.mode for image in shown] == ["RGB"] * len(sample.images)
+        for image, ref in zip(shown, sample.images, strict=True):
+            assert np.array_equal(np.asarray(image), np.asarray(image_files.load(ref, max_pixels=10**6)))
 
 
 def test_students_asked_for_answers_alone_are_asked_in_the_words_they_learned(run: Path, tmp_path: Path) -> None:

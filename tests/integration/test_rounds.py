@@ -225,7 +225,7 @@ def test_explain_finds_a_trace_of_a_round_and_shows_the_reply_that_sent_its_ques
     assert title.startswith("Round 2; ") and shown == reply
 
 
-def test_no_picture_of_a_validation_question_is_asked_or_trained_on(finished: Path) -> None:
+def test_no_image_of_a_validation_question_is_asked_or_trained_on(finished: Path) -> None:
     recipe = load(finished / "recipe.toml")
     questions, held_out = (
         {sample.images[0].sha256 for sample in reader.samples(recipe, name)}
@@ -262,7 +262,7 @@ def test_a_run_that_moved_with_its_world_is_finished_and_a_replaced_image_makes_
         run(moved)
         assert results_of_stages(moved) == before and not [*moved.rglob("*.previous")]
         sample = next(iter(reader.samples(load(moved / "recipe.toml"))))
-        worlds.picture(Path(sample.images[0].path), 1000)
+        worlds.make_image(Path(sample.images[0].path), 1000)
         ended = forked.run(RUN, moved / "recipe.toml", moved / "run", "{}")
         assert "train/reason was made from other settings:\n  data.traces: " in ended.stderr
     finally:

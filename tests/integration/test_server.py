@@ -103,7 +103,7 @@ def processes(port: str) -> list[int]:
 def test_a_server_is_started_killed_revived_and_leaves_nothing(
     teacher: Teacher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    image = tiny_models.picture(tmp_path / "images" / "0.png", 0)
+    image = tiny_models.make_image(tmp_path / "images" / "0.png", 0)
     took: dict[str, float] = {}
 
     async def run() -> str:

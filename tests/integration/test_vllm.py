@@ -149,7 +149,7 @@ class _Always(Streaming):
 
 
 def test_an_answer_in_pieces_is_the_one_that_comes_whole(url: str, tmp_path: Path) -> None:
-    path = tiny_models.picture(tmp_path / "a.png", 1)
+    path = tiny_models.make_image(tmp_path / "a.png", 1)
     ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
     teacher = Teacher(
         name="served",
@@ -194,7 +194,7 @@ def wanted(folder: Path) -> list[Request]:
     """Questions about images, and the same without their image."""
     found = []
     for index in range(4):
-        path = tiny_models.picture(folder / f"{index}.png", index)
+        path = tiny_models.make_image(folder / f"{index}.png", index)
         ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
         questions = (f"How many red circles? {index}", f"Sum of all bars in chart {index}?")
         found += clients.asked(scorer("http://127.0.0.1:9/v1"), *questions, images=(ref,))

@@ -109,7 +109,7 @@ def test_rationales_stand_side_by_side_on_a_desktop_and_below_each_other_on_a_ph
     assert browse(look) == (4, 1)
 
 
-def test_a_key_opens_a_picture_at_full_size_and_closes_it_without_a_script(tmp_path: Path):
+def test_a_key_opens_a_image_at_full_size_and_closes_it_without_a_script(tmp_path: Path):
     shared, single = worlds.photographs(tmp_path / "pictures", 2, side=480)
     asked = worlds.samples([shared, single, shared], 3)
     lines = worlds.predictions(asked)

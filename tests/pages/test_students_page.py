@@ -9,7 +9,7 @@ import pytest
 from pages.accessibility import problems
 from pages.browser import CHROMIUM, DESKTOP, HOSTILE, PHONE, Tab, browse, press, until
 from servers.view_servers import viewed
-from worlds.run_fixtures import generate_folder, picture, recipe, small_world
+from worlds.run_fixtures import generate_folder, make_image, recipe, small_world
 
 from distill.artifacts.manifest import Manifest
 from distill.data import reader
@@ -29,7 +29,7 @@ def run(tmp_path: Path) -> Path:
     """Thirty questions; `plain` is right on every second one, `distilled` on all but every third."""
     rows = [
         {
-            "image": picture(tmp_path / "pictures", n).path,
+            "image": make_image(tmp_path / "pictures", n).path,
             "question": f"How many in {n}? {HOSTILE}",
             "answer": str(n),
             "answer_type": "number",

@@ -63,7 +63,7 @@ def test_everybody_can_read_the_page_and_phones_scroll_one_way(run: Path, size: 
     assert problems(page) == []
 
 
-def test_a_person_asks_the_models_about_the_picture_of_a_trace(run: Path) -> None:
+def test_a_person_asks_the_models_about_the_image_of_a_trace(run: Path) -> None:
     async def look(tab: Tab) -> tuple[str, str, int, list[str]]:
         await tab.open(address, DESKTOP)
         await until(tab, LOADED)
@@ -201,7 +201,7 @@ def test_a_run_that_grows_shows_its_new_traces_on_the_open_page(run: Path) -> No
     assert int(after.split()[0]) == int(before.split()[0]) + len(lines) - 1
 
 
-def test_an_open_picture_changes_its_size_in_steps_and_is_moved_by_dragging(tmp_path: Path) -> None:
+def test_an_open_image_changes_its_size_in_steps_and_is_moved_by_dragging(tmp_path: Path) -> None:
     asked, traces = small_world(tmp_path / "pictures", questions=2)
     for sample in asked:
         (ref,) = sample.images
@@ -256,7 +256,7 @@ def test_an_open_picture_changes_its_size_in_steps_and_is_moved_by_dragging(tmp_
     assert after == [before[0] + 60, before[1] + 40], "dragging moves the picture and does not close it"
 
 
-def test_hostile_names_stay_text_and_enter_shows_a_picture_at_full_size(tmp_path: Path) -> None:
+def test_hostile_names_stay_text_and_enter_shows_a_image_at_full_size(tmp_path: Path) -> None:
     hostile = "'\"><script>document.title='owned'<\u202e\n"
     place = tmp_path / f"{hostile} run"
     asked, traces = small_world(tmp_path / "pictures", questions=2)

@@ -82,7 +82,7 @@ TEN = ["nous les gosses", "dakota", "clos culombu", "dakota digital", *["dakota"
 DIRECT = "['ride', 'ride', 'bus', 'taxi', 'travelling', 'traffic', 'taxi', 'cab', 'cab', 'cab']"
 
 
-def picture(number: int = 0) -> dict[str, Any]:
+def make_image(number: int = 0) -> dict[str, Any]:
     buffer = io.BytesIO()
     Image.new("RGB", (8, 8), (number, 0, 0)).save(buffer, "PNG")
     return {"bytes": buffer.getvalue(), "path": None}
@@ -108,8 +108,8 @@ def test_chartqa_tells_peoples_questions_from_machines(source: str, tmp_path: Pa
         "chartqa",
         source,
         "chartqa",
-        {"image": picture(1), "query": "What is the sum?", "label": ["14.5"], "human_or_machine": 0},
-        {"image": picture(2), "query": "Which year?", "label": ["2019"], "human_or_machine": 1},
+        {"image": make_image(1), "query": "What is the sum?", "label": ["14.5"], "human_or_machine": 0},
+        {"image": make_image(2), "query": "Which year?", "label": ["2019"], "human_or_machine": 1},
     )
     assert (human.question, human.answers, human.domain, len(human.images)) == (
         "What is the sum?",
@@ -131,7 +131,7 @@ def test_a_okvqa_offers_letters_and_keeps_how_people_explain_them(source: str, t
         source,
         "a-okvqa",
         {
-            "image": picture(),
+            "image": make_image(),
             "question": "What is he awaiting?",
             "choices": ["skateboarder", "train", "delivery", "cab"],
             "correct_choice_idx": 3,
@@ -153,7 +153,7 @@ def test_open_questions_of_a_okvqa_are_judged_by_what_ten_people_said(tmp_path: 
         "coco-qa",
         "test_open",
         "a-okvqa",
-        {"image": picture(), "question": "What is he awaiting?", "choices": ["a"], "direct_answers": DIRECT},
+        {"image": make_image(), "question": "What is he awaiting?", "choices": ["a"], "direct_answers": DIRECT},
     )
     assert sample.question == "What is he awaiting?"
     assert sample.answers == ("cab", "ride", "taxi", "bus", "travelling", "traffic")
@@ -176,10 +176,10 @@ def test_coco_qa_comes_from_the_files_its_authors_publish(tmp_path: Path) -> Non
     }
     for file, values in lines.items():
         (folder / f"{file}.txt").write_text("".join(f"{value}\n" for value in values))
-    pictures = tmp_path / "coco" / "val2014"
-    pictures.mkdir(parents=True)
+    images = tmp_path / "coco" / "val2014"
+    images.mkdir(parents=True)
     for number in (7, 12):
-        (pictures / f"COCO_val2014_{number:012d}.jpg").write_bytes(picture(number)["bytes"])
+        (images / f"COCO_val2014_{number:012d}.jpg").write_bytes(make_image(number)["bytes"])
     overrides = {"data.test.source": str(folder.parent), "data.test.images_root": str(tmp_path / "coco")}
     plane, cats = reader.samples(loading.load("coco-qa", overrides), "test")
     assert (plane.question, plane.answers, plane.domain) == ("what is there", ("plane",), "coco-qa")
@@ -194,7 +194,7 @@ def test_textvqa_takes_the_most_frequent_of_ten_answers_and_keeps_them_all(sourc
         "textvqa-docvqa",
         source,
         "textvqa",
-        {"question": "what is the brand of this camera?", "image": picture(), "answers": TEN, "set_name": "val"},
+        {"question": "what is the brand of this camera?", "image": make_image(), "answers": TEN, "set_name": "val"},
     )
     assert (sample.answer, sample.domain, sample.meta) == ("dakota", "textvqa", {"votes": TEN})
     assert reference_metrics.vqa_accuracy(sample.answer, sample.meta["votes"]) == 1.0
@@ -207,7 +207,7 @@ def test_docvqa_accepts_every_spelling_and_measures_how_near_an_answer_comes(tmp
         "textvqa-docvqa",
         "test_documents",
         "docvqa",
-        {"question": "Who signed?", "image": picture(), "answers": ["T.F. Riehl", "TF Riehl"], "docId": 14465},
+        {"question": "Who signed?", "image": make_image(), "answers": ["T.F. Riehl", "TF Riehl"], "docId": 14465},
     )
     assert (sample.answers, sample.domain, sample.meta) == (("T.F. Riehl", "TF Riehl"), "docvqa", {})
     assert judge("TF Riehl", sample.answers, sample.answer_type).verdict == "correct"
@@ -217,7 +217,7 @@ def test_docvqa_accepts_every_spelling_and_measures_how_near_an_answer_comes(tmp
 
 
 @pytest.mark.parametrize("source", ["questions", "test", "val"])
-def test_scienceqa_goes_by_subject_and_grade_with_and_without_a_picture(source: str, tmp_path: Path) -> None:
+def test_scienceqa_goes_by_subject_and_grade_with_and_without_a_image(source: str, tmp_path: Path) -> None:
     row = {
         "question": "Which is farthest north?",
         "choices": ["West Virginia", "Louisiana"],
@@ -233,7 +233,7 @@ def test_scienceqa_goes_by_subject_and_grade_with_and_without_a_picture(source: 
         "scienceqa",
         source,
         "scienceqa",
-        {**row, "image": picture()},
+        {**row, "image": make_image()},
         {**row, "hint": "Mind the Arctic.", "subject": "natural science", "answer": 1},
     )
     assert seen.question == "Which is farthest north?\nA. West Virginia\nB. Louisiana"

@@ -146,7 +146,7 @@ def rows(data: Path, name: str) -> list[dict[str, Any]]:
     return [{**row, "meta": json.loads(row["meta"])} for row in found]
 
 
-def test_test_questions_show_other_pictures_and_other_tables(
+def test_test_questions_show_other_images_and_other_tables(
     scripts: dict[str, ModuleType], packages: Path, data: Path
 ) -> None:
     world = scripts["world"]
@@ -250,7 +250,7 @@ def test_image_tokens_that_are_their_words_embeddings_cost_least(scripts: dict[s
     assert cost(right) < 0.01 < cost(2 * right) < cost(right.roll(1, 1))
 
 
-def test_lines_of_text_lie_on_rows_of_cells_and_stay_in_the_picture(
+def test_lines_of_text_lie_on_rows_of_cells_and_stay_in_the_image(
     scripts: dict[str, ModuleType], packages: Path
 ) -> None:
     """A cell is an image token of the student: two lines in one cell are hard to tell apart."""

@@ -24,7 +24,7 @@ RECIPES = {name: loading.load(name) for name in loading.shipped()}
 RATINGS = ("relevance", "image_correspondence", "formatting", "visual_dependency")
 
 
-def picture(number: int = 0) -> dict[str, Any]:
+def make_image(number: int = 0) -> dict[str, Any]:
     """An image cell as the hub stores it."""
     buffer = io.BytesIO()
     Image.new("RGB", (8, 8), (number, 0, 0)).save(buffer, "PNG")
@@ -33,7 +33,7 @@ def picture(number: int = 0) -> dict[str, Any]:
 
 def finevision(subset: str) -> dict[str, Any]:
     return {
-        "images": [picture()],
+        "images": [make_image()],
         "texts": [{"user": "What is shown?\nAnswer briefly.", "assistant": "A cat."}],
         "source": subset,
         **{f"{name}_ratings": [5] for name in RATINGS},
@@ -43,7 +43,7 @@ def finevision(subset: str) -> dict[str, Any]:
 
 HUB: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
     "HuggingFaceM4/ChartQA": (
-        {"image": picture(), "query": "How many food items?", "label": ["14"], "human_or_machine": 0},
+        {"image": make_image(), "query": "How many food items?", "label": ["14"], "human_or_machine": 0},
         "How many food items?",
         ("14",),
     ),
@@ -53,7 +53,7 @@ HUB: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
             "question_id": 34602,
             "question": "what is the brand of this camera?",
             "question_tokens": ["what", "is", "the", "brand", "of", "this", "camera"],
-            "image": picture(),
+            "image": make_image(),
             "image_width": 1024,
             "image_height": 664,
             "answers": ["nous les gosses", "dakota", "clos culombu", "dakota digital", *["dakota"] * 6],
@@ -65,7 +65,7 @@ HUB: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
     ),
     "HuggingFaceM4/A-OKVQA": (
         {
-            "image": picture(),
+            "image": make_image(),
             "question_id": "22MexNkBPpdZGX6sxbxVBH",
             "question": "What is the man by the bags awaiting?",
             "choices": ["skateboarder", "train", "delivery", "cab"],
@@ -79,7 +79,7 @@ HUB: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
     ),
     "HuggingFaceM4/A-OKVQA: direct_answers": (
         {
-            "image": picture(),
+            "image": make_image(),
             "question_id": "22MexNkBPpdZGX6sxbxVBH",
             "question": "What is the man by the bags awaiting?",
             "choices": ["skateboarder", "train", "delivery", "cab"],
@@ -96,7 +96,7 @@ HUB: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
             "questionId": "49153",
             "question": "What is the \u2018actual\u2019 value per 1000, during the year 1975?",
             "question_types": ["figure/diagram"],
-            "image": picture(),
+            "image": make_image(),
             "docId": 14465,
             "ucsf_document_id": "pybv0228",
             "ucsf_document_page_no": "81",
@@ -108,7 +108,7 @@ HUB: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
     ),
     "derek-thomas/ScienceQA": (
         {
-            "image": picture(),
+            "image": make_image(),
             "question": "Which of these states is farthest north?",
             "choices": ["West Virginia", "Louisiana", "Arizona", "Oklahoma"],
             "answer": 0,
@@ -169,7 +169,7 @@ def test_downloaded_subsets_become_one_source_and_every_teacher_gets_its_own(nam
     found = RECIPES[name]
     wanted = re.findall(r'"(\w+)/\*"', found.path.read_text())
     for number, subset in enumerate(wanted):
-        row = finevision(subset) | {"images": [picture(number)]}
+        row = finevision(subset) | {"images": [make_image(number)]}
         written(tmp_path / "questions" / subset / "train-00000-of-00001.parquet", row)
     (tmp_path / "questions" / ".cache" / "huggingface").mkdir(parents=True)
     here = loading.load(name, {"data.questions.source": str(tmp_path / "questions")})
@@ -184,7 +184,7 @@ def test_charts_come_with_the_tables_behind_them(tmp_path: Path) -> None:
     for split in ("train", "test"):
         for folder in ("png", "tables"):
             (dataset / split / folder).mkdir(parents=True)
-        (dataset / split / "png" / "10219.png").write_bytes(picture()["bytes"])
+        (dataset / split / "png" / "10219.png").write_bytes(make_image()["bytes"])
         (dataset / split / "tables" / "10219.csv").write_text("Entity,Values\nOther location,nan\nSchool,83\n")
         for writer, label in (("human", "83"), ("augmented", "1")):
             row = {"imgname": "10219.png", "query": f"What does {writer} ask?", "label": label}

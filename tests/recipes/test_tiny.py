@@ -37,7 +37,7 @@ def content(row: dict[str, Any]) -> str:
     return json.dumps([row["domain"], shown], sort_keys=True)
 
 
-def test_no_two_rows_share_a_picture() -> None:
+def test_no_two_rows_share_a_image() -> None:
     seen = [content(row) for name in FILES for row in rows(name)]
     assert len(seen) == len(set(seen))
 
@@ -132,10 +132,8 @@ def test_drawing_the_world_is_deterministic(scripts: dict[str, ModuleType]) -> N
 
     def draw() -> tuple[str, bytes]:
         rng = np.random.default_rng(7)
-        pictures = [world.imagine(domain, rng) for domain in world.DOMAINS]
-        return "".join(picture.key for picture in pictures), b"".join(
-            world.paint(picture, rng).tobytes() for picture in pictures
-        )
+        images = [world.imagine(domain, rng) for domain in world.DOMAINS]
+        return "".join(image.key for image in images), b"".join(world.paint(image, rng).tobytes() for image in images)
 
     assert draw() == draw()
 
@@ -145,9 +143,9 @@ def test_the_rationale_of_every_style_ends_in_the_gold_answer(scripts: dict[str,
     rng = np.random.default_rng(3)
     for domain in world.DOMAINS:
         for _ in range(50):
-            picture = world.imagine(domain, rng)
-            question = questions.ask(picture, rng)
-            reasoning = questions.rationale(picture, question, rng)
+            image = world.imagine(domain, rng)
+            question = questions.ask(image, rng)
+            reasoning = questions.rationale(image, question, rng)
             assert reasoning.rstrip(".").endswith(f" {question.answer}")
 
 
@@ -170,6 +168,6 @@ def test_the_card_states_the_measured_accuracies() -> None:
             assert f"{100 * share:.1f}" in card
 
 
-def test_pictures_are_96_pixels_square() -> None:
+def test_images_are_96_pixels_square() -> None:
     for row in rows("validation"):
         assert Image.open(io.BytesIO(row["image"]["bytes"])).size == (96, 96)

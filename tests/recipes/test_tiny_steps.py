@@ -77,7 +77,7 @@ def test_gold_answers_are_the_results_of_the_programs(name: str) -> None:
     assert len(set(steps.values())) == 1
 
 
-def test_no_two_rows_share_a_picture() -> None:
+def test_no_two_rows_share_a_image() -> None:
     seen = [json.dumps(row["meta"]["cells"]) for name in FILES for row in rows(name)]
     assert len(seen) == len(set(seen))
 
@@ -105,7 +105,7 @@ def test_the_recipe_asks_every_teacher_by_its_name(steps: ModuleType) -> None:
     assert [teacher.name for teacher in teachers] == [teacher.model for teacher in teachers] == list(steps.FAULTS)
 
 
-def test_the_teachers_read_every_cell_of_the_test_pictures_from_the_pixels(served: dict[str, Any]) -> None:
+def test_the_teachers_read_every_cell_of_the_test_images_from_the_pixels(served: dict[str, Any]) -> None:
     for row in rows("test"):
         image = Image.open(io.BytesIO(row["image"]["bytes"])).convert("RGB")
         assert served["read_cells"](np.asarray(image)) == row["meta"]["cells"]
@@ -157,8 +157,8 @@ def test_a_rule_catches_the_fault_of_each_teacher_and_drops_no_faultless_reply(
     rng = np.random.default_rng(5)
     counts: Counter[str] = Counter()
     for _ in range(150):
-        picture, start = steps.imagine_program(int(rng.choice(steps.STEPS)), rng)
-        cells = picture.content["cells"]
+        image, start = steps.imagine_program(int(rng.choice(steps.STEPS)), rng)
+        cells = image.content["cells"]
         gold = str(steps.run_cells(cells, start)[-1])
         text = steps.reply(teacher, cells, start, rng)
         right = text == steps.reply("careful", cells, start, rng)
@@ -168,7 +168,7 @@ def test_a_rule_catches_the_fault_of_each_teacher_and_drops_no_faultless_reply(
         counts["caught"] += bool(rules)
         counts[rule] += rule in rules
         if teacher == "misreader":
-            assert is_misread(split(text, "think").rationale, picture.content) is not right
+            assert is_misread(split(text, "think").rationale, image.content) is not right
     assert 0.3 * 150 < counts["faulty"] < 0.65 * 150
     assert counts["caught"] >= 0.9 * counts["faulty"]
     assert counts[rule] > 0.3 * counts["faulty"]
@@ -177,8 +177,8 @@ def test_a_rule_catches_the_fault_of_each_teacher_and_drops_no_faultless_reply(
 def test_teachers_without_a_fault_are_right(steps: ModuleType) -> None:
     rng = np.random.default_rng(6)
     for _ in range(100):
-        picture, start = steps.imagine_program(int(rng.choice(steps.STEPS)), rng)
-        cells = picture.content["cells"]
+        image, start = steps.imagine_program(int(rng.choice(steps.STEPS)), rng)
+        cells = image.content["cells"]
         for teacher in ("careful", "terse"):
             assert not caught(steps.reply(teacher, cells, start, rng), str(steps.run_cells(cells, start)[-1]))
 

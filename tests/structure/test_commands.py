@@ -104,7 +104,7 @@ def _lay_out(folder: Path, url: str) -> None:
     rows = []
     for number in range(12):
         for place in ("photos", "images"):
-            tiny_models.picture(folder / place / f"{number}.png", number, size=32)
+            tiny_models.make_image(folder / place / f"{number}.png", number, size=32)
         rows.append({"image": f"photos/{number}.png", "question": f"How many in {number}?"})
     with tarfile.open(folder / "shards/00000.tar", "w") as shard:
         for number in range(12):

@@ -167,7 +167,7 @@ def test_a_finished_evaluation_asks_no_student_for_its_rows_alone(
     assert metrics(folder)["learned_rows"]["n"] == 12, "those that are questions of the test, too"
 
 
-def test_the_report_shows_every_arm_and_the_pictures(evaluated: Path):
+def test_the_report_shows_every_arm_and_the_images(evaluated: Path):
     page = (evaluated / "run" / "eval" / "report.html").read_text()
     assert page.count('<article class="card entry"') == 4
     assert page.count("base64,") == 4

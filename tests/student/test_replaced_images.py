@@ -28,7 +28,7 @@ EVAL = '[eval]\nallow_overlap = true\nmax_new_tokens = 2\nwithout_image = false\
 def recipe(place: Path) -> Recipe:
     """A recipe whose training and test rows have forty images each, in folders of their own."""
     for number in range(40):
-        worlds.picture(place / "tests" / f"{number}.png", 100 + number)
+        worlds.make_image(place / "tests" / f"{number}.png", 100 + number)
     (place / "test.jsonl").write_bytes((place / "questions.jsonl").read_bytes())
     made = worlds.recipe(place, ALIGN, more=EVAL)
     text = made.path.read_text().replace(
@@ -40,7 +40,7 @@ def recipe(place: Path) -> Recipe:
 
 def test_a_replaced_image_of_a_training_source_makes_the_stage_stale(recipe: Recipe, place: Path) -> None:
     train(recipe, place / "run")
-    worlds.picture(place / "images" / "20.png", 777)
+    worlds.make_image(place / "images" / "20.png", 777)
     with pytest.raises(StaleError, match=r"1 of the 40 .*images/20.png\n.*train --stage align --fresh`"):
         train(recipe, place / "run")
     with pytest.raises(StaleError, match="other images"):
@@ -52,7 +52,7 @@ def test_a_replaced_image_of_an_evaluation_source_makes_the_evaluation_stale(rec
     train(recipe, place / "run")
     before = evaluate(recipe, place / "run")
     assert evaluate(recipe, place / "run") == before
-    worlds.picture(place / "tests" / "20.png", 777)
+    worlds.make_image(place / "tests" / "20.png", 777)
     with pytest.raises(StaleError, match=r"\[data.test\]: 1 of the 40 .*20.png\n.*`distill eval --fresh`"):
         evaluate(recipe, place / "run")
     assert evaluate(recipe, place / "run", fresh=True).counts == before.counts
@@ -61,7 +61,7 @@ def test_a_replaced_image_of_an_evaluation_source_makes_the_evaluation_stale(rec
 def test_a_student_whose_training_images_were_replaced_is_not_evaluated(recipe: Recipe, place: Path) -> None:
     train(recipe, place / "run")
     evaluate(recipe, place / "run")
-    worlds.picture(place / "images" / "20.png", 777)
+    worlds.make_image(place / "images" / "20.png", 777)
     with pytest.raises(StaleError, match=r"1 of the 40 .*images/20.png\n.*`distill train --stage align --fresh`"):
         evaluate(recipe, place / "run")
     with pytest.raises(StaleError, match=r"images/20\.png"):
@@ -75,8 +75,8 @@ def test_status_and_check_name_replaced_images(recipe: Recipe, place: Path) -> N
     context = CheckContext(recipe, place / "run", gpu_name=None, seconds=45.0)
     assert outdated(place / "run", recipe) == {}
     assert not [*check_replaced_images(context)]
-    worlds.picture(place / "images" / "20.png", 777)
-    worlds.picture(place / "tests" / "20.png", 777)
+    worlds.make_image(place / "images" / "20.png", 777)
+    worlds.make_image(place / "tests" / "20.png", 777)
     found = outdated(place / "run", recipe)
     assert "1 of 40 images of [data.questions] that were looked at were replaced" in found["train align"]
     assert "`distill eval --fresh`" in found["eval"] and "tests/20.png" in found["eval"]
@@ -108,7 +108,7 @@ def test_a_run_of_an_earlier_version_stays_finished(recipe: Recipe, place: Path)
     train(recipe, place / "run"), evaluate(recipe, place / "run")
     for record in place.glob("run/**/*read_images.parquet"):
         record.unlink()
-    worlds.picture(place / "images" / "20.png", 777)
+    worlds.make_image(place / "images" / "20.png", 777)
     assert train(recipe, place / "run").counts["stages"] == 1
     assert compare_images(recipe, place / "run" / "train" / "align") == {}
 

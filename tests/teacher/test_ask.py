@@ -49,7 +49,7 @@ def test_answers_come_back_in_order_without_their_thinking(url: str, tmp_path: P
 
 
 def test_it_asks_greedily_with_its_own_limit_and_the_teachers_system_text(url: str, tmp_path: Path) -> None:
-    path = tiny_models.picture(tmp_path / "a.png", 1, size=16)
+    path = tiny_models.make_image(tmp_path / "a.png", 1, size=16)
     image = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
     text = "Look at this very picture"
     settings = 'system = "Be brief."\nimages = "base64"\n[teachers.sampling]\ntemperature = 0.7\nmax_tokens = 999\n'

@@ -36,7 +36,7 @@ class World:
 
     def __init__(self, folder: Path, url: str) -> None:
         self.folder, self.run, self.url = folder, folder / "run", url
-        tiny_models.picture(folder / "0.png", 0, size=16)
+        tiny_models.make_image(folder / "0.png", 0, size=16)
         rows = ({"image": "0.png", "question": f"How many? {number}", "answer": "7"} for number in range(ROWS))
         (folder / "rows.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
 

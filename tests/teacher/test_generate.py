@@ -149,12 +149,12 @@ def test_settings_of_the_connection_make_nothing_stale(world: World, url: str) -
     assert world.generate() == first
 
 
-def test_a_changed_picture_is_asked_about_again_and_no_other(world: World) -> None:
+def test_a_changed_image_is_asked_about_again_and_no_other(world: World) -> None:
     world.add_rows(6, images=6)
     with stub_server.serve() as url:
         world.add_teacher(url)
         world.generate()
-        tiny_models.picture(world.folder / "2.png", 99, size=16)
+        tiny_models.make_image(world.folder / "2.png", 99, size=16)
         world.generate()
         assert asked_of(url) == 7
 
@@ -190,7 +190,7 @@ def test_unreadable_rows_are_set_aside_with_their_reason_and_looked_at_again(wor
     world.add_teacher(url)
     manifest = world.generate()
     assert manifest.counts["quarantined.missing_image"] == 1 and manifest.counts["complete"] == 8
-    tiny_models.picture(world.folder / "missing.png", 50, size=16)
+    tiny_models.make_image(world.folder / "missing.png", 50, size=16)
     manifest = world.generate()
     assert manifest.counts["quarantined"] == 0 and manifest.counts["complete"] == 9
 

@@ -190,7 +190,7 @@ def test_a_row_that_is_repaired_is_the_only_one_asked(world: World, first: Manif
     assert asked < asked_of(url) <= asked + 1 + _CONTROLS
 
 
-def test_a_picture_that_changes_or_goes_under_a_run_costs_its_own_row(tmp_path: Path, url: str) -> None:
+def test_a_image_that_changes_or_goes_under_a_run_costs_its_own_row(tmp_path: Path, url: str) -> None:
     hostile.corpus(tmp_path)
     changed, gone = tmp_path / "images" / "a.gif", tmp_path / "images" / "a.webp"
     rows = [hostile.row(path.name, image=path.name) for path in (changed, gone)]

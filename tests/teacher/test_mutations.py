@@ -56,7 +56,7 @@ def url() -> Iterator[str]:
 def finished(tmp_path_factory: pytest.TempPathFactory, url: str) -> Path:
     folder = tmp_path_factory.mktemp("finished")
     for number in range(IMAGES):
-        tiny_models.picture(folder / f"{number}.png", number, size=16)
+        tiny_models.make_image(folder / f"{number}.png", number, size=16)
     World(folder, url).generate()
     return folder
 
@@ -74,7 +74,7 @@ def seed(world: World) -> None:
 
 
 def image_byte(world: World) -> None:
-    tiny_models.picture(world.folder / "1.png", 99, size=16)
+    tiny_models.make_image(world.folder / "1.png", 99, size=16)
 
 
 def order(world: World) -> None:

@@ -38,7 +38,7 @@ class World:
         for _ in range(count):
             name = f"{len(self.rows) % 3}.png"
             if not (self.folder / name).exists():
-                tiny_models.picture(self.folder / name, len(self.rows) % 3, size=16)
+                tiny_models.make_image(self.folder / name, len(self.rows) % 3, size=16)
             self.rows.append({"image": name, "question": f"{text} {len(self.rows)}", **values})
 
     def generate(self, run: str, *teachers: dict[str, Any]) -> tuple[Manifest, list[dict[str, Any]]]:

@@ -27,7 +27,7 @@ from teacher.store import question_plan
 
 def recipe(folder: Path, teacher: dict[str, Any], rows: int = 20, domains: Sequence[str] = ("",)) -> Recipe:
     for number in range(4):
-        tiny_models.picture(folder / f"{number}.png", number, size=8)
+        tiny_models.make_image(folder / f"{number}.png", number, size=8)
     made: list[dict[str, Any]] = [
         {"image": f"{n % 4}.png", "question": f"How many? {n}", "answer": "1", "domain": domains[n % len(domains)]}
         for n in range(rows)

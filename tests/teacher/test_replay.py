@@ -63,7 +63,7 @@ class World:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("world")
-    tiny_models.picture(folder / "0.png", 0, size=16)
+    tiny_models.make_image(folder / "0.png", 0, size=16)
     questions = ("How many?", "fault=empty please", "fault=think please")
     rows = [{"image": "0.png", "question": question} for question in questions]
     (folder / "rows.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
@@ -169,7 +169,7 @@ def test_the_command_prints_json_alone(world: World) -> None:
 
 def test_an_embedded_teacher_s_request_names_images_and_gives_the_same_text_again(tmp_path: Path) -> None:
     tiny_models.build(tmp_path / "model", hidden=32, layers=1)
-    tiny_models.picture(tmp_path / "0.png", 0, size=16)
+    tiny_models.make_image(tmp_path / "0.png", 0, size=16)
     (tmp_path / "rows.jsonl").write_bytes(orjson.dumps({"image": "0.png", "question": "How many?"}) + b"\n")
     (tmp_path / "recipe.toml").write_text(
         '[data.questions]\nsource = "rows.jsonl"\n[[teachers]]\nname = "t"\nmodel = "model"\nbackend = "embedded"\n'

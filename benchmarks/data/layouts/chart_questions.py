@@ -13,7 +13,7 @@ from layouts.package import (
     image_cell,
     layout,
     row,
-    save_picture,
+    save_image,
     write_card,
     write_json,
     write_parquet,
@@ -35,9 +35,9 @@ def chartqa_hf(folder: Path, rng: random.Random) -> Made:
         for i in range(count):
             scene = Scene(rng)
             question, answer = scene.ask()
-            cell, picture = image_cell(scene.image)
+            cell, image = image_cell(scene.image)
             records.append({"image": cell, "query": question, "label": [answer], "human_or_machine": i % 2})
-            rows.append(row(question, answer, [picture], split=split))
+            rows.append(row(question, answer, [image], split=split))
         write_parquet(
             folder / f"data/{split}-00000-of-00001-e2cd0b7a0f9eb20d.parquet",
             records,
@@ -69,8 +69,8 @@ def chartqa_original(folder: Path, rng: random.Random) -> Made:
                 if i % 2
                 else f"two_col_{rng.randrange(1000, 90000)}.png"
             )
-            picture = save_picture(scene.image, top / split / "png" / file_name)
-            images.append((file_name, scene, picture))
+            image = save_image(scene.image, top / split / "png" / file_name)
+            images.append((file_name, scene, image))
             (top / split / "tables").mkdir(parents=True, exist_ok=True)
             (top / split / "tables" / file_name.replace("png", "csv")).write_text(
                 f"Item,Count\n{scene.shape},{scene.count}\nother,{scene.count + 2}\n"
@@ -86,10 +86,10 @@ def chartqa_original(folder: Path, rng: random.Random) -> Made:
         for kind in ("human", "augmented"):
             entries = []
             for i in range(count // 2 + count % 2):
-                file_name, scene, picture = images[i % len(images)]
+                file_name, scene, image = images[i % len(images)]
                 question, answer = scene.ask("count" if kind == "human" else "word")
                 entries.append({"imgname": file_name, "query": question, "label": answer})
-                rows.append(row(question, answer, [picture], split=split))
+                rows.append(row(question, answer, [image], split=split))
             write_json(top / split / f"{split}_{kind}.json", entries, 2)
     return "ChartQA Dataset", rows
 
@@ -107,7 +107,7 @@ def dvqa_original(folder: Path, rng: random.Random) -> Made:
         for i in range(count):
             scene = Scene(rng)
             file_name = f"bar_{split}_{i + 1:08d}.png"
-            picture = save_picture(scene.image, folder / "images" / file_name)
+            image = save_image(scene.image, folder / "images" / file_name)
             question, answer = scene.ask()
             entries.append(
                 {
@@ -120,7 +120,7 @@ def dvqa_original(folder: Path, rng: random.Random) -> Made:
                     "question_type": "structure",
                 }
             )
-            rows.append(row(question, answer, [picture], split=split))
+            rows.append(row(question, answer, [image], split=split))
         write_json(folder / f"qa/{split}_qa.json", entries)
         write_json(
             folder / f"metadata/{split}_metadata.json",
@@ -141,7 +141,7 @@ def figureqa_original(folder: Path, rng: random.Random) -> Made:
     rows, questions, top = [], [], folder / "figureqa-sample-train-v1/sample_train1"
     for i in range(5):
         scene = Scene(rng)
-        picture = save_picture(scene.image, top / "png" / f"{i}.png")
+        image = save_image(scene.image, top / "png" / f"{i}.png")
         for holds in (True, False):
             phrase, _ = scene.claim(holds)
             question = f"Is there a {phrase}?"
@@ -160,7 +160,7 @@ def figureqa_original(folder: Path, rng: random.Random) -> Made:
                 }
             )
             rows.append(
-                row(question, "yes" if holds else "no", [picture], accept=["yes", "1"] if holds else ["no", "0"])
+                row(question, "yes" if holds else "no", [image], accept=["yes", "1"] if holds else ["no", "0"])
             )
     write_json(
         top / "qa_pairs.json", {"qa_pairs": questions, "total_distinct_questions": 15, "total_distinct_colors": 100}
@@ -186,7 +186,7 @@ def plotqa_original(folder: Path, rng: random.Random) -> Made:
         for i in range(count):
             scene = Scene(rng)
             index = 100 * i + 7
-            picture = save_picture(scene.image, folder / "data" / split / "png" / f"{index}.png")
+            image = save_image(scene.image, folder / "data" / split / "png" / f"{index}.png")
             for kind in ("count", "colour"):
                 question, answer = scene.ask(kind)
                 questions.append(
@@ -206,7 +206,7 @@ def plotqa_original(folder: Path, rng: random.Random) -> Made:
                         "question_id": len(questions),
                     }
                 )
-                rows.append(row(question, str(questions[-1]["answer"]), [picture], split=split, accept=[answer]))
+                rows.append(row(question, str(questions[-1]["answer"]), [image], split=split, accept=[answer]))
         write_json(folder / "data" / split / "qa_pairs_V2.json", {"qa_pairs": questions})
         write_json(
             folder / "data" / split / "annotations.json",
@@ -225,7 +225,7 @@ def charxiv_hf(folder: Path, rng: random.Random) -> Made:
     records, rows = [], []
     for i in range(9):
         scene = Scene(rng)
-        cell, picture = image_cell(scene.image, kind="JPEG")
+        cell, image = image_cell(scene.image, kind="JPEG")
         question, answer = scene.ask("count")
         records.append(
             {
@@ -247,7 +247,7 @@ def charxiv_hf(folder: Path, rng: random.Random) -> Made:
                 "reasoning_a_type": 3,
             }
         )
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     write_parquet(
         folder / "val.parquet",
         records,
@@ -282,7 +282,7 @@ def pixmo_docs_hf(folder: Path, rng: random.Random) -> Made:
     records, rows = [], []
     for i in range(4):
         scene = Scene(rng)
-        cell, picture = image_cell(scene.image)
+        cell, image = image_cell(scene.image)
         kinds = ("count", "colour", "word")[: 2 + i % 2]
         pairs = [scene.ask(kind) for kind in kinds]
         records.append(
@@ -295,7 +295,7 @@ def pixmo_docs_hf(folder: Path, rng: random.Random) -> Made:
                 },
             }
         )
-        rows += [row(question, answer, [picture]) for question, answer in pairs]
+        rows += [row(question, answer, [image]) for question, answer in pairs]
     write_parquet(
         folder / "charts/train-00000-of-00033.parquet",
         records,
@@ -317,7 +317,7 @@ def tabmwp_original(folder: Path, rng: random.Random) -> Made:
         problems = {}
         for i in range(first, first + count):
             scene = Scene(rng)
-            picture = save_picture(scene.image, top / "tables" / f"{i}.png")
+            image = save_image(scene.image, top / "tables" / f"{i}.png")
             closed = i % 3 == 0
             if closed:
                 question, choices, right = scene.ask_closed(3, "colour")
@@ -340,7 +340,7 @@ def tabmwp_original(folder: Path, rng: random.Random) -> Made:
                 "grade": 3,
                 "split": split,
             }
-            rows.append(row(question, answer, [picture], choices=choices, idx=right if closed else None, split=split))
+            rows.append(row(question, answer, [image], choices=choices, idx=right if closed else None, split=split))
         write_json(top / f"problems_{split}.json", problems, 2)
         splits[split] = list(problems)
     write_json(top / "splits.json", splits)

@@ -4,7 +4,7 @@ import base64
 import random
 from pathlib import Path
 
-from layouts.package import Made, Record, layout, row, save_picture, write_json, write_jsonl
+from layouts.package import Made, Record, layout, row, save_image, write_json, write_jsonl
 from layouts.scenes import Scene, digest, encoded
 
 
@@ -20,20 +20,20 @@ def llamafactory_messages(folder: Path, rng: random.Random) -> Made:
     for i in range(7):
         scene = Scene(rng)
         path = f"mllm_demo_data/{i}.jpg"
-        pictures = [save_picture(scene.image, folder / path)]
+        images = [save_image(scene.image, folder / path)]
         paths = [path]
         messages = []
         count = 1 + i % 3
         if i == 4:
             second = Scene(rng)
             paths.append("mllm_demo_data/4b.jpg")
-            pictures.append(save_picture(second.image, folder / paths[1]))
+            images.append(save_image(second.image, folder / paths[1]))
             question = "Which word is printed in the second image?"
             messages = [
                 {"content": f"<image><image>{question}", "role": "user"},
                 {"content": second.word, "role": "assistant"},
             ]
-            rows.append(row(question, second.word, pictures))
+            rows.append(row(question, second.word, images))
         else:
             for j, kind in enumerate(("count", "colour", "word")[:count]):
                 question, answer = scene.ask(kind)
@@ -41,7 +41,7 @@ def llamafactory_messages(folder: Path, rng: random.Random) -> Made:
                     {"content": ("<image>" if j == 0 else "") + question, "role": "user"},
                     {"content": answer, "role": "assistant"},
                 ]
-                rows.append(row(question, answer, pictures))
+                rows.append(row(question, answer, images))
         entries.append({"messages": messages, "images": paths})
     write_json(folder / "mllm_demo.json", entries, 2)
     write_json(
@@ -108,7 +108,7 @@ def msswift_query_response(folder: Path, rng: random.Random) -> Made:
     for i in range(7):
         scene = Scene(rng)
         path = f"images/{i}.jpg"
-        picture = save_picture(scene.image, folder / path)
+        image = save_image(scene.image, folder / path)
         turns = 1 + i % 3
         pairs = [scene.ask(kind) for kind in ("count", "colour", "word")[:turns]]
         users = [("<image>" if j == 0 else "") + question for j, (question, _) in enumerate(pairs)]
@@ -121,6 +121,6 @@ def msswift_query_response(folder: Path, rng: random.Random) -> Made:
         if turns > 1:
             entry["history"] = [[users[j], pairs[j][1]] for j in range(turns - 1)]
         entries.append(entry)
-        rows += [row(question, answer, [picture]) for question, answer in pairs]
+        rows += [row(question, answer, [image]) for question, answer in pairs]
     write_jsonl(folder / "train.jsonl", entries)
     return "train.jsonl", rows

@@ -16,7 +16,7 @@ from layouts.package import (
     layout,
     letter,
     row,
-    save_picture,
+    save_image,
     write_card,
     write_json,
     write_jsonl,
@@ -60,7 +60,7 @@ def aokvqa_original(folder: Path, rng: random.Random) -> Made:
         for _ in range(count):
             scene = Scene(rng)
             image_id = rng.randrange(100, 580000)
-            picture = save_picture(scene.image, folder / "coco" / f"{split}2017" / f"{image_id:012d}.jpg")
+            image = save_image(scene.image, folder / "coco" / f"{split}2017" / f"{image_id:012d}.jpg")
             question, choices, right, entry, direct, rationales = aokvqa_entry(rng, scene)
             entry = {"split": split, "image_id": image_id} | entry
             if split == "test":
@@ -72,7 +72,7 @@ def aokvqa_original(folder: Path, rng: random.Random) -> Made:
                 entry["rationales"] = rationales
             entries.append(entry)
             rows.append(
-                row(question, None, [picture], choices=choices, idx=None if split == "test" else right, split=split)
+                row(question, None, [image], choices=choices, idx=None if split == "test" else right, split=split)
             )
         write_json(folder / f"aokvqa_v1p0_{split}.json", entries)
     return "", rows
@@ -91,7 +91,7 @@ def aokvqa_hf(folder: Path, rng: random.Random) -> Made:
         records = []
         for _ in range(count):
             scene = Scene(rng)
-            cell, picture = image_cell(scene.image, kind="JPEG")
+            cell, image = image_cell(scene.image, kind="JPEG")
             question, choices, right, entry, direct, rationales = aokvqa_entry(rng, scene)
             records.append(
                 entry
@@ -102,7 +102,7 @@ def aokvqa_hf(folder: Path, rng: random.Random) -> Made:
                     "rationales": rationales,
                 }
             )
-            rows.append(row(question, None, [picture], choices=choices, idx=right, split=split))
+            rows.append(row(question, None, [image], choices=choices, idx=right, split=split))
         write_parquet(
             folder / f"data/{split}-00000-of-00002-c1d24de3bacb5e0c.parquet",
             records,
@@ -131,7 +131,7 @@ def visual7w_original(folder: Path, rng: random.Random) -> Made:
     for i in range(5):
         scene = Scene(rng)
         image_id = 2 + rng.randrange(2400)
-        picture = save_picture(scene.image, folder / "images" / f"v7w_{image_id}.jpg")
+        image = save_image(scene.image, folder / "images" / f"v7w_{image_id}.jpg")
         pairs = []
         for kind in ("count", "word"):
             question, choices, right = scene.ask_closed(4, kind)
@@ -151,7 +151,7 @@ def visual7w_original(folder: Path, rng: random.Random) -> Made:
                 row(
                     question,
                     answer,
-                    [picture],
+                    [image],
                     choices=sorted(choices),
                     accept=[answer],
                     split=["train", "val"][i % 2],
@@ -182,7 +182,7 @@ def vcr_original(folder: Path, rng: random.Random) -> Made:
         for i in range(count):
             scene = Scene(rng)
             file_name = f"lsmdc_{i:04d}_MOVIE/{i:04d}_{scene.word}@0.jpg"
-            picture = save_picture(scene.image, folder / "vcr1images" / file_name)
+            image = save_image(scene.image, folder / "vcr1images" / file_name)
             write_json(
                 folder / "vcr1images" / file_name.replace("jpg", "json"),
                 {
@@ -224,7 +224,7 @@ def vcr_original(folder: Path, rng: random.Random) -> Made:
                 row(
                     question,
                     f"1 sees {choices[right]} .",
-                    [picture],
+                    [image],
                     choices=[f"person1 sees {choice} ." for choice in choices],
                     split=split,
                     accept=[letter(right), f"1 sees {choices[right]} .", f"person1 sees {choices[right]} ."],
@@ -247,7 +247,7 @@ def m3cot_hf(folder: Path, rng: random.Random) -> Made:
         records = []
         for i in range(count):
             scene = Scene(rng)
-            cell, picture = image_cell(scene.image)
+            cell, image = image_cell(scene.image)
             question, choices, right = scene.ask_closed(4)
             context = "The sign is on Main Street." if i % 3 == 0 else ""
             records.append(
@@ -266,7 +266,7 @@ def m3cot_hf(folder: Path, rng: random.Random) -> Made:
                     "topic": "physical-commonsense",
                 }
             )
-            rows.append(row(question, None, [picture], choices=choices, idx=right, split=split))
+            rows.append(row(question, None, [image], choices=choices, idx=right, split=split))
         write_parquet(
             folder / f"data/{split}-00000-of-00001.parquet",
             records,

@@ -13,7 +13,7 @@ from layouts.package import (
     layout,
     letter,
     row,
-    save_picture,
+    save_image,
     write_card,
     write_json,
     write_jsonl,
@@ -35,14 +35,14 @@ def llava_instruct_150k(folder: Path, rng: random.Random) -> Made:
     for i in range(8):
         scene = Scene(rng)
         image_id = f"{rng.randrange(100, 580000):012d}"
-        picture = save_picture(scene.image, folder / "train2017" / f"{image_id}.jpg")
+        image = save_image(scene.image, folder / "train2017" / f"{image_id}.jpg")
         turns = []
         count = rng.choice([1, 2, 3])
         for j, kind in enumerate(rng.sample(["count", "colour", "word"], count)):
             question, answer = scene.ask(kind)
             full = f"The picture shows it: {answer}."
             turns += [(f"<image>\n{question}" if i % 2 else f"{question}\n<image>") if j == 0 else question, full]
-            rows.append(row(question, full, [picture]))
+            rows.append(row(question, full, [image]))
         entries.append({"id": image_id, "image": f"{image_id}.jpg", "conversations": conversation(*turns)})
     write_json(folder / "llava_instruct_150k.json", entries)
     return "", rows
@@ -58,7 +58,7 @@ def the_cauldron_ai2d(folder: Path, rng: random.Random) -> Made:
     records, rows = [], []
     for _ in range(6):
         scene = Scene(rng)
-        cell, picture = image_cell(scene.image)
+        cell, image = image_cell(scene.image)
         turns = []
         count = rng.choice([1, 2, 3])
         for kind in rng.sample(["count", "colour", "word"], count):
@@ -69,7 +69,7 @@ def the_cauldron_ai2d(folder: Path, rng: random.Random) -> Made:
                 + "\nAnswer with the letter."
             )
             turns.append({"user": asked, "assistant": f"Answer: {letter(right)}", "source": "AI2D"})
-            rows.append(row(asked, f"Answer: {letter(right)}", [picture], accept=[letter(right), choices[right]]))
+            rows.append(row(asked, f"Answer: {letter(right)}", [image], accept=[letter(right), choices[right]]))
         records.append({"images": [cell], "texts": turns})
     write_parquet(
         folder / "ai2d/train-00000-of-00001-2ce340398c113b79.parquet",
@@ -104,12 +104,12 @@ def llava_v1_5_mix665k(folder: Path, rng: random.Random) -> Made:
         scene = Scene(rng)
         number = rng.randrange(1000, 500000)
         path = pattern.format(n=number)
-        picture = save_picture(scene.image, folder / path)
+        image = save_image(scene.image, folder / path)
         turns = []
         for j, kind in enumerate(("count", "colour", "word")[: 1 + i % 3]):
             question, answer = scene.ask(kind)
             turns += [("<image>\n" if j == 0 else "") + question + (suffix if j == 0 else ""), answer]
-            rows.append(row(question + (suffix if j == 0 else ""), answer, [picture]))
+            rows.append(row(question + (suffix if j == 0 else ""), answer, [image]))
         entries.append({"id": path.split("/")[-1][:-4], "image": path, "conversations": conversation(*turns)})
     for i in range(2):
         entries.insert(
@@ -145,7 +145,7 @@ def llava_cot_100k(folder: Path, rng: random.Random) -> Made:
         scene = Scene(rng)
         number = rng.randrange(1000, 99999)
         path = pattern.format(n=number)
-        picture = save_picture(scene.image, folder / path)
+        image = save_image(scene.image, folder / path)
         turns = []
         turn_count = 2 if i % 4 == 3 else 1
         for kind in ("word", "count")[:turn_count]:
@@ -171,7 +171,7 @@ def llava_cot_100k(folder: Path, rng: random.Random) -> Made:
                 f"<CONCLUSION> {gold} </CONCLUSION>"
             )
             turns += [asked, reply]
-            rows.append(row(asked, gold, [picture], accept=[gold, choices[right]]))
+            rows.append(row(asked, gold, [image], accept=[gold, choices[right]]))
         entries.append({"id": path, "image": path, "conversations": conversation(*turns)})
     write_jsonl(folder / "train.jsonl", entries)
     return "", rows
@@ -188,14 +188,14 @@ def llava_onevision_data(folder: Path, rng: random.Random) -> Made:
     records, rows = [], []
     for i in range(7):
         scene = Scene(rng)
-        cell, picture = image_cell(scene.image)
+        cell, image = image_cell(scene.image)
         turns = []
         count = 1 + i % 2
         for j, kind in enumerate(("count", "colour")[:count]):
             question, answer = scene.ask(kind)
             asked = question + "\nAnswer the question with a single word."
             turns += [("<image>\n" if j == 0 else "") + asked, answer]
-            rows.append(row(asked, answer, [picture]))
+            rows.append(row(asked, answer, [image]))
         records.append(
             {"id": f"{config}_{i}", "image": cell, "conversations": conversation(*turns), "data_source": config}
         )
@@ -224,7 +224,7 @@ def llava_interleave_m4(folder: Path, rng: random.Random) -> Made:
     for i in range(7):
         scenes = [Scene(rng) for _ in range(2 + i % 2)]
         paths = [f"spot-the-diff/{i}_{j}.png" for j in range(len(scenes))]
-        pictures = [save_picture(scene.image, folder / path) for scene, path in zip(scenes, paths, strict=False)]
+        images = [save_image(scene.image, folder / path) for scene, path in zip(scenes, paths, strict=False)]
         question = "Which word is printed in the last of these images?"
         txt = (
             ("Here are the pictures: " + " ".join("<image>" for _ in scenes) + " " + question)
@@ -246,7 +246,7 @@ def llava_interleave_m4(folder: Path, rng: random.Random) -> Made:
                 },
             }
         )
-        rows.append(row(("Here are the pictures: " if i % 2 else "") + question, scenes[-1].word, pictures))
+        rows.append(row(("Here are the pictures: " if i % 2 else "") + question, scenes[-1].word, images))
     write_json(folder / "m4_instruct_annotations.json", entries)
     return "", rows
 
@@ -270,7 +270,7 @@ def sharegpt4v_cap100k(folder: Path, rng: random.Random) -> Made:
     ):
         scene = Scene(rng)
         path = pattern.format(n=rng.randrange(1000, 99999))
-        picture = save_picture(scene.image, folder / path)
+        image = save_image(scene.image, folder / path)
         question = rng.choice(
             [
                 "What do you see happening in this image?",
@@ -289,6 +289,6 @@ def sharegpt4v_cap100k(folder: Path, rng: random.Random) -> Made:
                 "conversations": conversation(f"<image>\n{question}" if i % 2 else f"{question}\n<image>", answer),
             }
         )
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     write_json(folder / "sharegpt4v_instruct_gpt4-vision_cap100k.json", entries)
     return "", rows

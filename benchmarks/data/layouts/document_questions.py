@@ -16,7 +16,7 @@ from layouts.package import (
     image_cell,
     layout,
     row,
-    save_picture,
+    save_image,
     write_card,
     write_json,
     write_parquet,
@@ -56,7 +56,7 @@ def docvqa_lmms(folder: Path, rng: random.Random) -> Made:
         for i in range(count):
             scene = Scene(rng)
             question, answer = scene.ask()
-            cell, picture = image_cell(scene.image)
+            cell, image = image_cell(scene.image)
             answers = [answer, answer.upper()] if i % 2 else [answer]
             records.append(
                 {
@@ -75,7 +75,7 @@ def docvqa_lmms(folder: Path, rng: random.Random) -> Made:
                 row(
                     question,
                     answer if split != "test" else None,
-                    [picture],
+                    [image],
                     split=split,
                     accept=answers if split != "test" else None,
                 )
@@ -137,7 +137,7 @@ def docvqa_original(folder: Path, rng: random.Random) -> Made:
             f"{rng.choice('abcdefgnprst')}{rng.choice('nkxyz')}bl"
             f"{rng.randrange(10, 99)}{i:02d}_{rng.randrange(1, 60)}.png"
         )
-        images.append((file_name, scene, save_picture(scene.image, folder / "spdocvqa_images" / file_name)))
+        images.append((file_name, scene, save_image(scene.image, folder / "spdocvqa_images" / file_name)))
         write_json(
             folder / "spdocvqa_ocr" / file_name.replace("png", "json"),
             {
@@ -154,7 +154,7 @@ def docvqa_original(folder: Path, rng: random.Random) -> Made:
     ):
         data = []
         for i in range(count):
-            file_name, scene, picture = images[(i * 2 + count) % 6]
+            file_name, scene, image = images[(i * 2 + count) % 6]
             question, answer = scene.ask()
             question_id = rng.randrange(300, 65000)
             entry = {"questionId": question_id, "question": question}
@@ -169,7 +169,7 @@ def docvqa_original(folder: Path, rng: random.Random) -> Made:
             if split != "test":
                 entry["answers"] = [answer]
             data.append(entry | {"data_split": split})
-            rows.append(row(question, answer if split != "test" else None, [picture], split=split))
+            rows.append(row(question, answer if split != "test" else None, [image], split=split))
         write_json(
             folder / "spdocvqa_qas" / table_name,
             {"dataset_name": "docvqa", "dataset_split": split, "dataset_version": "1.0", "data": data},
@@ -222,7 +222,7 @@ def ocrbench_hf(folder: Path, rng: random.Random) -> Made:
     records, rows = [], []
     for i in range(10):
         scene = Scene(rng)
-        cell, picture = image_cell(scene.image, kind="JPEG")
+        cell, image = image_cell(scene.image, kind="JPEG")
         answer = scene.word
         question = "what is written in the image?" if i % 2 else scene.ask("word")[0]
         answers = [answer, answer.upper()] if i % 3 == 0 else [answer]
@@ -235,7 +235,7 @@ def ocrbench_hf(folder: Path, rng: random.Random) -> Made:
                 "image": cell,
             }
         )
-        rows.append(row(question, answer, [picture], accept=answers))
+        rows.append(row(question, answer, [image], accept=answers))
     write_parquet(
         folder / "data/test-00000-of-00001.parquet",
         records,

@@ -19,7 +19,7 @@ from layouts.package import (
     layout,
     letter,
     row,
-    save_picture,
+    save_image,
     write_card,
     write_json,
     write_parquet,
@@ -50,9 +50,9 @@ def mmmu_hf(folder: Path, rng: random.Random) -> Made:
             records = []
             for i in range(count):
                 scene = Scene(rng)
-                cell, picture = image_cell(scene.image, f"image_{i}.png")
+                cell, image = image_cell(scene.image, f"image_{i}.png")
                 second = Scene(rng)
-                second_cell, second_picture = image_cell(second.image)
+                second_cell, second_image = image_cell(second.image)
                 question_id = f"{split}_{subject}_{i + 1}"
                 entry = {
                     "id": question_id,
@@ -63,7 +63,7 @@ def mmmu_hf(folder: Path, rng: random.Random) -> Made:
                     "subfield": "Managerial",
                     "image_1": cell,
                 }
-                pictures = [picture]
+                images = [image]
                 if i == 1:
                     question, answer = scene.ask("count")
                     entry |= {
@@ -72,14 +72,14 @@ def mmmu_hf(folder: Path, rng: random.Random) -> Made:
                         "answer": answer,
                         "question_type": "open",
                     }
-                    expected = row(question, answer, pictures, split=split)
+                    expected = row(question, answer, images, split=split)
                 elif i == 2:
-                    pictures = [picture, second_picture]
+                    images = [image, second_image]
                     entry["image_2"] = second_cell
                     choices = ["<image 1>", "<image 2>"]
                     question = f"Which picture has the word {second.word} at the bottom?"
                     entry |= {"question": question, "options": repr(choices), "answer": "B"}
-                    expected = row(question, None, pictures, choices=choices, idx=1, split=split)
+                    expected = row(question, None, images, choices=choices, idx=1, split=split)
                 else:
                     question, choices, right = scene.ask_closed(4)
                     entry |= {
@@ -88,7 +88,7 @@ def mmmu_hf(folder: Path, rng: random.Random) -> Made:
                         "answer": letter(right) if split != "test" else "?",
                     }
                     expected = row(
-                        question, None, pictures, choices=choices, idx=None if split == "test" else right, split=split
+                        question, None, images, choices=choices, idx=None if split == "test" else right, split=split
                     )
                 records.append(entry)
                 rows.append(expected)
@@ -109,7 +109,7 @@ def mmmu_pro_vision(folder: Path, rng: random.Random) -> Made:
         scene = Scene(rng)
         question, choices, right = scene.ask_closed(4, "word")
         ImageDraw.Draw(scene.image).text((2, 2), question, fill=(0, 0, 0))
-        cell, picture = image_cell(scene.image)
+        cell, image = image_cell(scene.image)
         records.append(
             {
                 "id": f"test_History_{i}",
@@ -119,7 +119,7 @@ def mmmu_pro_vision(folder: Path, rng: random.Random) -> Made:
                 "subject": "History",
             }
         )
-        rows.append(row("", None, [picture], choices=choices, idx=right))
+        rows.append(row("", None, [image], choices=choices, idx=right))
     write_parquet(
         folder / "vision/test-00000-of-00001.parquet",
         records,
@@ -140,7 +140,7 @@ def mmmu_pro_standard(folder: Path, rng: random.Random) -> Made:
     records, rows = [], []
     for i in range(8):
         scene = Scene(rng)
-        cell, picture = image_cell(scene.image)
+        cell, image = image_cell(scene.image)
         question, answer = scene.ask("word")
         choices = list(WORDS)
         choices.remove(answer)
@@ -160,7 +160,7 @@ def mmmu_pro_standard(folder: Path, rng: random.Random) -> Made:
                 "subject": "Art",
             }
         )
-        rows.append(row(question, None, [picture], choices=choices, idx=right))
+        rows.append(row(question, None, [image], choices=choices, idx=right))
     write_parquet(
         folder / config / "test-00000-of-00002.parquet",
         records,
@@ -273,7 +273,7 @@ def seedbench_original(folder: Path, rng: random.Random) -> Made:
     for i in range(9):
         scene = Scene(rng)
         data_id = f"{rng.randrange(10**6)}_{rng.randrange(10**9)}"
-        picture = save_picture(scene.image, folder / "SEED-Bench-image" / data_id, "JPEG")
+        image = save_image(scene.image, folder / "SEED-Bench-image" / data_id, "JPEG")
         question, choices, right = scene.ask_closed(4)
         questions.append(
             {
@@ -286,7 +286,7 @@ def seedbench_original(folder: Path, rng: random.Random) -> Made:
                 "question_type_id": 1,
             }
         )
-        rows.append(row(question, None, [picture], choices=choices, idx=right))
+        rows.append(row(question, None, [image], choices=choices, idx=right))
     for i in range(2):
         questions.append(
             {
@@ -320,7 +320,7 @@ def seedbench_lmms(folder: Path, rng: random.Random) -> Made:
     records, rows = [], []
     for i in range(9):
         scene = Scene(rng)
-        cell, picture = image_cell(scene.image)
+        cell, image = image_cell(scene.image)
         question, choices, right = scene.ask_closed(4)
         records.append(
             {
@@ -335,7 +335,7 @@ def seedbench_lmms(folder: Path, rng: random.Random) -> Made:
                 "segment": None,
             }
         )
-        rows.append(row(question, None, [picture], choices=choices, idx=right))
+        rows.append(row(question, None, [image], choices=choices, idx=right))
     write_parquet(
         folder / "data/test-00000-of-00055.parquet",
         records,
@@ -372,10 +372,10 @@ def mmvp_original(folder: Path, rng: random.Random) -> Made:
         writer.writerow(["lndex", "Question", "Options", "Correct Answer"])
         for i in range(1, 11):
             scene = Scene(rng)
-            picture = save_picture(scene.image, folder / "MMVP Images" / f"{i}.jpg")
+            image = save_image(scene.image, folder / "MMVP Images" / f"{i}.jpg")
             question, choices, right = scene.ask_closed(2)
             writer.writerow([i, question, f"(a) {choices[0]} (b) {choices[1]}", f"({'ab'[right]})"])
             rows.append(
-                row(question, None, [picture], choices=choices, idx=right, accept=[f"({'ab'[right]})", "ab"[right]])
+                row(question, None, [image], choices=choices, idx=right, accept=[f"({'ab'[right]})", "ab"[right]])
             )
     return "", rows

@@ -19,7 +19,7 @@ from layouts.package import (
     layout,
     letter,
     row,
-    save_picture,
+    save_image,
     write_card,
     write_json,
     write_parquet,
@@ -71,7 +71,7 @@ def mathvista_hf(folder: Path, rng: random.Random) -> Made:
             for i in range(count):
                 pid += 1
                 scene = Scene(rng)
-                cell, picture = image_cell(scene.image, kind="JPEG")
+                cell, image = image_cell(scene.image, kind="JPEG")
                 archive.writestr(zipfile.ZipInfo(f"images/{pid}.jpg"), cell["bytes"])
                 closed = i % 2
                 if closed:
@@ -121,7 +121,7 @@ def mathvista_hf(folder: Path, rng: random.Random) -> Made:
                     row(
                         question,
                         answer if split == "testmini" else None,
-                        [picture],
+                        [image],
                         choices=choices,
                         idx=right if closed and split == "testmini" else None,
                         split=split,
@@ -147,7 +147,7 @@ def mathvision_hf(folder: Path, rng: random.Random) -> Made:
         records = []
         for i in range(count):
             scene = Scene(rng)
-            cell, picture = image_cell(scene.image, kind="JPEG")
+            cell, image = image_cell(scene.image, kind="JPEG")
             image_id = str(4 + 3 * i)
             base: Record = {
                 "id": image_id,
@@ -160,11 +160,11 @@ def mathvision_hf(folder: Path, rng: random.Random) -> Made:
             if i % 2:
                 question, choices, right = scene.ask_closed(5, "count")
                 base |= {"question": f"{question}\n<image1>", "options": choices, "answer": letter(right)}
-                rows.append(row(question, None, [picture], choices=choices, idx=right, split=split))
+                rows.append(row(question, None, [image], choices=choices, idx=right, split=split))
             else:
                 question, answer = scene.ask("count")
                 base |= {"question": f"{question}\n<image1>", "options": [], "answer": answer}
-                rows.append(row(question, answer, [picture], split=split))
+                rows.append(row(question, answer, [image], split=split))
             records.append(base)
         write_parquet(
             folder / f"data/{split}-00000-of-00001-3532b8d3f1b4047a.parquet",
@@ -202,7 +202,7 @@ def mathverse_hf(folder: Path, rng: random.Random) -> Made:
             drawn = version == "Vision Only"
             if drawn:
                 ImageDraw.Draw(scene.image).text((2, 2), full, fill=(0, 0, 0))
-            cell, picture = image_cell(scene.image)
+            cell, image = image_cell(scene.image)
             request = "Please directly answer the question and provide the correct option letter, e.g., A, B, C, D."
             entry = {
                 "sample_index": str(number),
@@ -225,7 +225,7 @@ def mathverse_hf(folder: Path, rng: random.Random) -> Made:
             }
             records.append(entry)
             rows.append(
-                row(request if drawn else full, letter(right), [picture], accept=[letter(right), choices[right]])
+                row(request if drawn else full, letter(right), [image], accept=[letter(right), choices[right]])
             )
     write_parquet(
         folder / "testmini.parquet",
@@ -269,12 +269,12 @@ def geometry3k_hiyouga(folder: Path, rng: random.Random) -> Made:
         records = []
         for i in range(count):
             scene = Scene(rng)
-            cell, picture = image_cell(scene.image)
+            cell, image = image_cell(scene.image)
             question, answer = scene.ask("count")
             asked = question + (" Choose the closest value of $2 \\sqrt{x}$ if needed." if i % 2 else "")
             answer = f"{answer} \\sqrt {{ 1 }}" if i % 3 == 2 else answer
             records.append({"images": [cell], "problem": "<image>" + asked, "answer": answer})
-            rows.append(row(asked, answer, [picture], split=split))
+            rows.append(row(asked, answer, [image], split=split))
         write_parquet(
             folder / f"data/{split}-00000-of-00001.parquet",
             records,
@@ -295,10 +295,10 @@ def geometry3k_original(folder: Path, rng: random.Random) -> Made:
         for i in range(first, first + count):
             scene = Scene(rng)
             place = top / split / str(i)
-            picture = save_picture(scene.image, place / "img_diagram.png")
+            image = save_image(scene.image, place / "img_diagram.png")
             pointed = scene.image.copy()
             ImageDraw.Draw(pointed).ellipse((3, 3, 9, 9), fill=(255, 0, 0))
-            save_picture(pointed, place / "img_diagram_point.png")
+            save_image(pointed, place / "img_diagram_point.png")
             question, choices, right = scene.ask_closed(4, "count")
             write_json(
                 place / "data.json",
@@ -328,7 +328,7 @@ def geometry3k_original(folder: Path, rng: random.Random) -> Made:
                     "circle_instances": [],
                 },
             )
-            rows.append(row(question, None, [picture], choices=choices, idx=right, split=split))
+            rows.append(row(question, None, [image], choices=choices, idx=right, split=split))
     return "geometry3k", rows
 
 

@@ -12,7 +12,7 @@ from layouts.package import (
     image_cell,
     layout,
     row,
-    save_picture,
+    save_image,
     write_card,
     write_json,
     write_parquet,
@@ -31,7 +31,7 @@ def vqa_rad_original(folder: Path, rng: random.Random) -> Made:
     for i in range(9):
         scene = Scene(rng)
         file_name = f"synpic{rng.randrange(10000, 70000)}.jpg"
-        picture = save_picture(scene.image, folder / "VQA_RAD Image Folder" / file_name)
+        image = save_image(scene.image, folder / "VQA_RAD Image Folder" / file_name)
         question, answer = scene.ask("count" if i % 3 == 0 else "word")
         entries.append(
             {
@@ -51,7 +51,7 @@ def vqa_rad_original(folder: Path, rng: random.Random) -> Made:
                 "answer_type": "OPEN",
             }
         )
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     write_json(folder / "VQA_RAD Dataset Public.json", entries)
     return "", rows
 
@@ -68,10 +68,10 @@ def vqa_rad_hf(folder: Path, rng: random.Random) -> Made:
         records = []
         for _ in range(count):
             scene = Scene(rng)
-            cell, picture = image_cell(scene.image, kind="JPEG")
+            cell, image = image_cell(scene.image, kind="JPEG")
             question, answer = scene.ask()
             records.append({"image": cell, "question": question.lower(), "answer": answer})
-            rows.append(row(question.lower(), answer, [picture], split=split))
+            rows.append(row(question.lower(), answer, [image], split=split))
         write_parquet(
             folder / f"data/{split}-00000-of-00001-eb8844602202be60.parquet",
             records,
@@ -92,16 +92,16 @@ def slake_original(folder: Path, rng: random.Random) -> Made:
     images = []
     for i in range(5):
         scene = Scene(rng)
-        picture = save_picture(scene.image, top / "imgs" / f"xmlab{i}" / "source.jpg")
-        save_picture(Scene(rng).image, top / "imgs" / f"xmlab{i}" / "mask.png")
+        image = save_image(scene.image, top / "imgs" / f"xmlab{i}" / "source.jpg")
+        save_image(Scene(rng).image, top / "imgs" / f"xmlab{i}" / "mask.png")
         write_json(top / "imgs" / f"xmlab{i}" / "detection.json", [{scene.shape: [1.0, 2.0, 3.0, 4.0]}])
         write_json(top / "imgs" / f"xmlab{i}" / "question.json", [])
-        images.append((scene, picture))
+        images.append((scene, image))
     for split, count in (("train", 6), ("validate", 2), ("test", 2)):
         entries = []
         for j in range(count):
             i = (j + count) % 5
-            scene, picture = images[i]
+            scene, image = images[i]
             question, answer = scene.ask("word")
             chinese = j % 3 == 2
             question = "图片底部写的是什么词?" if chinese else question
@@ -122,7 +122,7 @@ def slake_original(folder: Path, rng: random.Random) -> Made:
                     "qid": question_id,
                 }
             )
-            rows.append(row(question, answer, [picture], split=split))
+            rows.append(row(question, answer, [image], split=split))
         write_json(top / f"{split}.json", entries)
     (top / "KG").mkdir()
     (top / "KG" / "en_disease.csv").write_text("disease#attribute#value\n")

@@ -11,7 +11,7 @@ from layouts.package import (
     Made,
     layout,
     row,
-    save_picture,
+    save_image,
     write_card,
     write_json,
     write_jsonl,
@@ -31,9 +31,9 @@ def nlvr2_original(folder: Path, rng: random.Random) -> Made:
     for i in range(8):
         left, other = Scene(rng), Scene(rng)
         base = f"dev-{850 + i}-0"
-        pictures = [
-            save_picture(left.image, folder / "dev" / f"{base}-img0.png"),
-            save_picture(other.image, folder / "dev" / f"{base}-img1.png"),
+        images = [
+            save_image(left.image, folder / "dev" / f"{base}-img0.png"),
+            save_image(other.image, folder / "dev" / f"{base}-img1.png"),
         ]
         holds = i % 2 == 0
         statement = (
@@ -55,7 +55,7 @@ def nlvr2_original(folder: Path, rng: random.Random) -> Made:
                 "directory": i,
             }
         )
-        rows.append(row(statement, "True" if holds else "False", pictures))
+        rows.append(row(statement, "True" if holds else "False", images))
     write_jsonl(folder / "data/dev.json", entries)
     return "", rows
 
@@ -72,7 +72,7 @@ def vsr_original(folder: Path, rng: random.Random) -> Made:
         for i in range(count):
             scene = Scene(rng)
             file_name = f"{rng.randrange(500000):012d}.jpg"
-            picture = save_picture(scene.image, folder / "images" / file_name)
+            image = save_image(scene.image, folder / "images" / file_name)
             holds = i % 2 == 0
             phrase, _ = scene.claim(holds)
             caption = f"The {phrase} is above the word."
@@ -92,7 +92,7 @@ def vsr_original(folder: Path, rng: random.Random) -> Made:
                 row(
                     caption,
                     "True" if holds else "False",
-                    [picture],
+                    [image],
                     split=split,
                     accept=["1", "yes", "True"] if holds else ["0", "no", "False"],
                 )
@@ -143,7 +143,7 @@ def coco_captions_original(folder: Path, rng: random.Random) -> Made:
         scene = Scene(rng)
         image_id = rng.randrange(500000)
         file_name = f"COCO_val2014_{image_id:012d}.jpg"
-        save_picture(scene.image, folder / "val2014" / file_name)
+        save_image(scene.image, folder / "val2014" / file_name)
         images.append(
             {
                 "license": 3,
@@ -188,7 +188,7 @@ def flickr30k_csv(folder: Path, rng: random.Random) -> Made:
     for _ in range(3):
         scene = Scene(rng)
         file_name = f"{rng.randrange(10**8, 10**9)}.jpg"
-        save_picture(scene.image, top / "flickr30k_images" / file_name)
+        save_image(scene.image, top / "flickr30k_images" / file_name)
         lines += [f"{file_name}| {j}| {scene.count} {scene.colour} {scene.shape}s number {j} ." for j in range(3)]
     (top / "results.csv").write_text("\n".join(lines) + "\n")
     return "flickr30k_images", []
@@ -236,9 +236,9 @@ def imagefolder_metadata_csv(folder: Path, rng: random.Random) -> Made:
             writer.writerow(["file_name", "question", "answer"])
             for i in range(count):
                 scene = Scene(rng)
-                picture = save_picture(scene.image, folder / split / f"{i:04d}.png")
+                image = save_image(scene.image, folder / split / f"{i:04d}.png")
                 question, answer = scene.ask()
                 question = f'Look, then answer: {question} "Please."'
                 writer.writerow([f"{i:04d}.png", question, answer])
-                rows.append(row(question, answer, [picture], split=split))
+                rows.append(row(question, answer, [image], split=split))
     return "", rows

@@ -93,7 +93,7 @@ def row(
     return Row(question, answer, images, choices or [], sorted(set(accepted)), split)
 
 
-def save_picture(image: Image.Image, path: Path, kind: str | None = None) -> Digest:
+def save_image(image: Image.Image, path: Path, kind: str | None = None) -> Digest:
     """Write an image file, by default of the kind that its name says."""
     path.parent.mkdir(parents=True, exist_ok=True)
     data = encoded(image, kind or _KINDS[path.suffix.lower()])

@@ -16,7 +16,7 @@ from layouts.package import (
     image_cell,
     layout,
     row,
-    save_picture,
+    save_image,
     write_card,
     write_json,
     write_parquet,
@@ -30,7 +30,7 @@ def vqa_entries(folder: Path, rng: random.Random) -> tuple[list[Record], list[Re
     for _ in range(5):
         scene = Scene(rng)
         image_id = rng.randrange(100, 580000)
-        picture = save_picture(scene.image, folder / f"val2014/COCO_val2014_{image_id:012d}.jpg")
+        image = save_image(scene.image, folder / f"val2014/COCO_val2014_{image_id:012d}.jpg")
         kinds = rng.sample(["count", "colour", "word"], 2)
         for number, kind in enumerate(kinds):
             question, answer = scene.ask(kind)
@@ -50,7 +50,7 @@ def vqa_entries(folder: Path, rng: random.Random) -> tuple[list[Record], list[Re
                     "question_id": question_id,
                 }
             )
-            rows.append(row(question, answer, [picture]))
+            rows.append(row(question, answer, [image]))
     return questions, annotations, rows
 
 
@@ -111,7 +111,7 @@ def vqav2_lmms(folder: Path, rng: random.Random) -> Made:
     for _ in range(10):
         scene = Scene(rng)
         question, answer = scene.ask()
-        cell, picture = image_cell(scene.image, kind="JPEG")
+        cell, image = image_cell(scene.image, kind="JPEG")
         image_id = rng.randrange(100, 580000)
         records.append(
             {
@@ -128,7 +128,7 @@ def vqav2_lmms(folder: Path, rng: random.Random) -> Made:
                 "image": cell,
             }
         )
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     write_parquet(
         folder / "data/validation-00000-of-00068.parquet",
         records,
@@ -160,7 +160,7 @@ def gqa_original(folder: Path, rng: random.Random) -> Made:
             if i % 2 == 0:
                 scene = Scene(rng)
                 image_id = str(rng.randrange(2300000, 2420000)) if i else f"n{rng.randrange(10000, 600000)}"
-                picture = save_picture(scene.image, folder / "images" / f"{image_id}.jpg")
+                image = save_image(scene.image, folder / "images" / f"{image_id}.jpg")
             question, answer = scene.ask("colour" if i % 2 else "word")
             question_id = f"{rng.randrange(10**6, 10**8):08d}"
             entries[question_id] = {
@@ -180,7 +180,7 @@ def gqa_original(folder: Path, rng: random.Random) -> Made:
                 "types": {"detailed": "directOf", "semantic": "attr", "structural": "query"},
                 "fullAnswer": f"It is {answer}.",
             }
-            rows.append(row(question, answer, [picture], split=split, accept=[answer, f"It is {answer}."]))
+            rows.append(row(question, answer, [image], split=split, accept=[answer, f"It is {answer}."]))
         write_json(folder / f"questions1.2/{split}_balanced_questions.json", entries)
     return "", rows
 
@@ -200,12 +200,12 @@ def gqa_lmms(folder: Path, rng: random.Random) -> Made:
         },
         "GQA",
     )
-    pictures, questions, rows = [], [], []
+    images, questions, rows = [], [], []
     for _ in range(5):
         scene = Scene(rng)
         image_id = f"n{rng.randrange(10000, 600000)}"
-        cell, picture = image_cell(scene.image, f"{image_id}.jpg", "JPEG")
-        pictures.append({"id": image_id, "image": cell})
+        cell, image = image_cell(scene.image, f"{image_id}.jpg", "JPEG")
+        images.append({"id": image_id, "image": cell})
         for kind in ("word", "colour"):
             question, answer = scene.ask(kind)
             question_id = str(rng.randrange(10**6, 10**9))
@@ -226,9 +226,9 @@ def gqa_lmms(folder: Path, rng: random.Random) -> Made:
                     "semanticStr": "select: x (0)",
                 }
             )
-            rows.append(row(question, answer, [picture], accept=[answer, f"It is {answer}."]))
+            rows.append(row(question, answer, [image], accept=[answer, f"It is {answer}."]))
     write_parquet(
-        folder / "testdev_balanced_images/testdev-00000-of-00001.parquet", pictures, {"id": STRING, "image": IMAGE}
+        folder / "testdev_balanced_images/testdev-00000-of-00001.parquet", images, {"id": STRING, "image": IMAGE}
     )
     annotations = List({"objectId": STRING, "value": STRING})
     write_parquet(
@@ -264,7 +264,7 @@ def okvqa_lmms(folder: Path, rng: random.Random) -> Made:
     records, rows = [], []
     for _ in range(10):
         scene = Scene(rng)
-        cell, picture = image_cell(scene.image, kind="JPEG")
+        cell, image = image_cell(scene.image, kind="JPEG")
         question, answer = scene.ask()
         records.append(
             {
@@ -276,7 +276,7 @@ def okvqa_lmms(folder: Path, rng: random.Random) -> Made:
                 "answer_type": "other",
             }
         )
-        rows.append(row(question, answer, [picture], split="val2014"))
+        rows.append(row(question, answer, [image], split="val2014"))
     write_parquet(
         folder / "data/val2014-00000-of-00002.parquet",
         records,
@@ -310,7 +310,7 @@ def tallyqa_original(folder: Path, rng: random.Random) -> Made:
                 f"VG_100K_2/{image_id}.jpg",
                 f"VG_100K/{image_id}.jpg",
             ][i % 3]
-            picture = save_picture(scene.image, folder / path)
+            image = save_image(scene.image, folder / path)
             question, answer = scene.ask("count")
             entries.append(
                 {
@@ -323,7 +323,7 @@ def tallyqa_original(folder: Path, rng: random.Random) -> Made:
                 }
                 | ({"issimple": True} if split == "test" else {})
             )
-            rows.append(row(question, answer, [picture], split=split))
+            rows.append(row(question, answer, [image], split=split))
         write_json(folder / f"{split}.json", entries)
     return "", rows
 
@@ -341,7 +341,7 @@ def clevr_original(folder: Path, rng: random.Random) -> Made:
         for i in range(count):
             scene = Scene(rng)
             file_name = f"CLEVR_{split}_{i:06d}.png"
-            picture = save_picture(scene.image, top / "images" / split / file_name)
+            image = save_image(scene.image, top / "images" / split / file_name)
             scenes.append(
                 {
                     "image_index": i,
@@ -379,7 +379,7 @@ def clevr_original(folder: Path, rng: random.Random) -> Made:
                         "question_family_index": 2,
                     }
                 questions.append(entry)
-                rows.append(row(question, answer if split != "test" else None, [picture], split=split))
+                rows.append(row(question, answer if split != "test" else None, [image], split=split))
                 qi += 1
         info = {
             "split": split,

@@ -18,7 +18,7 @@ from layouts.package import (
     layout,
     letter,
     row,
-    save_picture,
+    save_image,
     write_card,
     write_jsonl,
     write_parquet,
@@ -37,7 +37,7 @@ def mm_eureka_jsonl(folder: Path, rng: random.Random) -> Made:
     for i in range(8):
         scene = Scene(rng)
         path = folder / "images" / f"{i}.png"
-        picture = save_picture(scene.image, path)
+        image = save_image(scene.image, path)
         question, answer = scene.ask("count")
         entries.append(
             {
@@ -54,7 +54,7 @@ def mm_eureka_jsonl(folder: Path, rng: random.Random) -> Made:
                 "image_urls": [f"file://{path}"],
             }
         )
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     write_jsonl(folder / "dataset.jsonl", entries)
     return "dataset.jsonl", rows
 
@@ -70,14 +70,14 @@ def virl39k_hf(folder: Path, rng: random.Random) -> Made:
     with zipfile.ZipFile(folder / "images.zip", "w") as archive:
         for i in range(9):
             scenes = [Scene(rng) for _ in range(2 if i % 4 == 3 else 1)]
-            paths, pictures = [], []
+            paths, images = [], []
             for j, scene in enumerate(scenes):
                 encoded(scene.image)
                 path = f"images/Processed-{i:05d}-{j}.jpg"
                 jpeg = encoded(scene.image, "JPEG")
                 archive.writestr(zipfile.ZipInfo(path), jpeg)
                 paths.append(path)
-                pictures.append(digest(jpeg))
+                images.append(digest(jpeg))
             scene = scenes[-1]
             question, answer = scene.ask("word")
             question = question if len(scenes) == 1 else "Which word is printed in the second image?"
@@ -93,7 +93,7 @@ def virl39k_hf(folder: Path, rng: random.Random) -> Made:
                     "image": paths,
                 }
             )
-            rows.append(row(question, answer, pictures, accept=[answer, f"\\boxed{{{answer}}}"]))
+            rows.append(row(question, answer, images, accept=[answer, f"\\boxed{{{answer}}}"]))
     pq.write_table(pa.Table.from_pylist(records), folder / "39Krelease.parquet")
     write_card(folder, {"default": {"train": "39Krelease.parquet"}}, "ViRL39K")
     return "", rows
@@ -112,14 +112,14 @@ def mmk12_hf(folder: Path, rng: random.Random) -> Made:
         records = []
         for i in range(count):
             scene = Scene(rng)
-            cell, picture = image_cell(scene.image)
+            cell, image = image_cell(scene.image)
             question, answer = scene.ask("count")
             text = f"As shown in the figure, <image> {question}" if i % 2 else f"{question}<image>"
             answer = f"${answer}$" if i % 3 == 0 else answer
             records.append(
                 {"id": f"{split}-{i}", "question": text, "answer": answer, "subject": "math", "image": cell}
             )
-            rows.append(row(text.replace("<image>", "").replace("  ", " ").strip(), answer, [picture], split=split))
+            rows.append(row(text.replace("<image>", "").replace("  ", " ").strip(), answer, [image], split=split))
         write_parquet(
             folder / f"data/{split}-00000-of-00001.parquet",
             records,
@@ -169,7 +169,7 @@ def multimodal_open_r1_8k(folder: Path, rng: random.Random) -> Made:
     records, rows = [], []
     for i in range(9):
         scene = Scene(rng)
-        cell, picture = image_cell(scene.image)
+        cell, image = image_cell(scene.image)
         if i % 2:
             question, choices, right = scene.ask_closed(4, "count")
             text = (
@@ -189,7 +189,7 @@ def multimodal_open_r1_8k(folder: Path, rng: random.Random) -> Made:
                 "original_answer": f"The answer is {answer}.",
             }
         )
-        rows.append(row(text, answer, [picture], accept=accepted))
+        rows.append(row(text, answer, [image], accept=accepted))
     write_parquet(
         folder / "data/train-00000-of-00004.parquet",
         records,
@@ -218,10 +218,10 @@ def save_to_disk_clevr_r1v(folder: Path, rng: random.Random) -> Made:
         records = []
         for _ in range(count):
             scene = Scene(rng)
-            cell, picture = image_cell(scene.image)
+            cell, image = image_cell(scene.image)
             question, answer = scene.ask("count")
             records.append({"image": cell, "problem": question, "solution": f"<answer> {answer} </answer>"})
-            rows.append(row(question, answer, [picture], split=split))
+            rows.append(row(question, answer, [image], split=split))
         features = {"image": IMAGE, "problem": STRING, "solution": STRING}
         splits[split] = Dataset.from_dict(
             {name: [record[name] for record in records] for name in features}, features=Features(features)

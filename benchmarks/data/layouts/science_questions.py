@@ -17,7 +17,7 @@ from layouts.package import (
     layout,
     letter,
     row,
-    save_picture,
+    save_image,
     write_card,
     write_json,
     write_parquet,
@@ -49,7 +49,7 @@ def scienceqa_hf(folder: Path, rng: random.Random) -> Made:
         for i in range(count):
             scene = Scene(rng)
             question, choices, right = scene.ask_closed(rng.choice([2, 3, 4]))
-            cell, picture = image_cell(scene.image)
+            cell, image = image_cell(scene.image)
             hint = f"The picture was taken near the {scene.word}." if i % 3 == 0 else ""
             text_only = i % 4 == 3
             if text_only:
@@ -65,7 +65,7 @@ def scienceqa_hf(folder: Path, rng: random.Random) -> Made:
                     **SCIENCEQA,
                 }
             )
-            rows.append(row(question, None, [] if text_only else [picture], choices=choices, idx=right, split=split))
+            rows.append(row(question, None, [] if text_only else [image], choices=choices, idx=right, split=split))
         write_parquet(
             folder / f"data/{split}-00000-of-00001-1028f23e353fbe3e.parquet",
             records,
@@ -107,7 +107,7 @@ def scienceqa_original(folder: Path, rng: random.Random) -> Made:
         text_only = i % 5 == 0
         if text_only:
             question, choices, right = "Which of these is a colour?", ["table", "green"], 1
-        pictures = [] if text_only else [save_picture(scene.image, folder / "images" / split / str(i) / "image.png")]
+        images = [] if text_only else [save_image(scene.image, folder / "images" / split / str(i) / "image.png")]
         problems[str(i)] = {
             "question": question,
             "choices": choices,
@@ -119,7 +119,7 @@ def scienceqa_original(folder: Path, rng: random.Random) -> Made:
             "split": split,
         }
         splits[split].append(str(i))
-        rows.append(row(question, None, pictures, choices=choices, idx=right, split=split))
+        rows.append(row(question, None, images, choices=choices, idx=right, split=split))
     write_json(folder / "problems.json", problems, 2)
     write_json(folder / "pid_splits.json", splits, 2)
     write_json(folder / "captions.json", {"url": "x", "captions": {"1": "a sign"}})
@@ -137,10 +137,10 @@ def ai2d_lmms(folder: Path, rng: random.Random) -> Made:
     records, rows = [], []
     for i in range(10):
         scene = Scene(rng)
-        cell, picture = image_cell(scene.image)
+        cell, image = image_cell(scene.image)
         question, choices, right = scene.ask_closed(4, "count" if i % 3 == 0 else "word")
         records.append({"question": question, "options": choices, "answer": str(right), "image": cell})
-        entry = row(question, None, [picture], choices=choices, idx=right)
+        entry = row(question, None, [image], choices=choices, idx=right)
         rows.append(entry)
     write_parquet(
         folder / "data/test-00000-of-00001.parquet",
@@ -161,7 +161,7 @@ def ai2d_original(folder: Path, rng: random.Random) -> Made:
     for i in range(5):
         scene = Scene(rng)
         file_name = f"{i * 7}.png"
-        picture = save_picture(scene.image, top / "images" / file_name)
+        image = save_image(scene.image, top / "images" / file_name)
         questions = {}
         for j, kind in enumerate(("word", "colour")):
             question, choices, right = scene.ask_closed(4, kind)
@@ -171,7 +171,7 @@ def ai2d_original(folder: Path, rng: random.Random) -> Made:
                 "correctAnswer": right,
                 "questionId": f"{file_name}-{j}",
             }
-            rows.append(row(question, None, [picture], choices=choices, idx=right))
+            rows.append(row(question, None, [image], choices=choices, idx=right))
         write_json(top / "questions" / f"{file_name}.json", {"questions": questions, "imageName": file_name})
         write_json(
             top / "annotations" / f"{file_name}.json",
@@ -202,7 +202,7 @@ def tqa_original(folder: Path, rng: random.Random) -> Made:
             for j in range(3):
                 scene = Scene(rng)
                 file_name = f"{scene.word}_{rng.randrange(10**4)}.png"
-                picture = save_picture(scene.image, top / split / "question_images" / file_name)
+                image = save_image(scene.image, top / split / "question_images" / file_name)
                 question, choices, right = scene.ask_closed(4, "word" if j else "count")
                 question_id = f"DQ_{len(rows):06d}"
                 diagram_questions[question_id] = {
@@ -223,7 +223,7 @@ def tqa_original(folder: Path, rng: random.Random) -> Made:
                     "questionType": "Diagram Multiple Choice",
                 }
                 rows.append(
-                    row(question, None, [picture], choices=choices, idx=right, split=split, accept=["abcd"[right]])
+                    row(question, None, [image], choices=choices, idx=right, split=split, accept=["abcd"[right]])
                 )
             text_questions[f"NDQ_{lesson:06d}"] = {
                 "answerChoices": {
@@ -272,7 +272,7 @@ def iconqa_original(folder: Path, rng: random.Random) -> Made:
             for _ in range(count):
                 scene = Scene(rng)
                 place = top / split / kind / str(rng.randrange(10**5))
-                picture = save_picture(scene.image, place / "image.png")
+                image = save_image(scene.image, place / "image.png")
                 entry: Record = {
                     "question": None,
                     "choices": None,
@@ -284,17 +284,15 @@ def iconqa_original(folder: Path, rng: random.Random) -> Made:
                 if kind == "choose_txt":
                     question, choices, right = scene.ask_closed(3)
                     entry |= {"question": question, "choices": choices, "answer": right}
-                    rows.append(row(question, None, [picture], choices=choices, idx=right, split=split))
+                    rows.append(row(question, None, [image], choices=choices, idx=right, split=split))
                 elif kind == "fill_in_blank":
                     question, answer = scene.ask("count")
                     entry |= {"question": question, "answer": answer}
                     entry.pop("choices")
-                    rows.append(row(question, answer, [picture], split=split))
+                    rows.append(row(question, answer, [image], split=split))
                 else:
                     others = [Scene(rng) for _ in range(2)]
-                    pictures = [
-                        save_picture(other.image, place / f"choice_{j}.png") for j, other in enumerate(others)
-                    ]
+                    images = [save_image(other.image, place / f"choice_{j}.png") for j, other in enumerate(others)]
                     right = rng.randrange(2)
                     gold = others[right]
                     question = f"Which of the pictures has {gold.count} {gold.colour} {gold.shape}s?"
@@ -304,7 +302,7 @@ def iconqa_original(folder: Path, rng: random.Random) -> Made:
                         row(
                             question,
                             letter(right),
-                            [picture, *pictures],
+                            [image, *images],
                             choices=choices,
                             split=split,
                             accept=[letter(right), choices[right], str(right)],

@@ -14,7 +14,7 @@ from layouts.package import (
     layout,
     letter,
     row,
-    save_picture,
+    save_image,
     write_card,
     write_json,
     write_jsonl,
@@ -37,14 +37,14 @@ def mme_original(folder: Path, rng: random.Random) -> Made:
         for _ in range(2):
             scene = Scene(rng)
             file_name = f"{rng.randrange(10**5):012d}"
-            picture = save_picture(scene.image, top / category / ("images" if sub else "") / f"{file_name}.jpg")
+            image = save_image(scene.image, top / category / ("images" if sub else "") / f"{file_name}.jpg")
             lines = []
             for holds in (True, False):
                 phrase, _ = scene.claim(holds)
                 question = f"Is there a {phrase} in this image? Please answer yes or no."
                 answer = "Yes" if holds else "No"
                 lines.append(f"{question}\t{answer}")
-                rows.append(row(question, answer, [picture]))
+                rows.append(row(question, answer, [image]))
             file = top / category / ("questions_answers_YN" if sub else "") / f"{file_name}.txt"
             file.parent.mkdir(exist_ok=True, parents=True)
             file.write_text("\n".join(lines) + "\n")
@@ -61,7 +61,7 @@ def mme_lmms(folder: Path, rng: random.Random) -> Made:
     records, rows = [], []
     for i in range(6):
         scene = Scene(rng)
-        cell, picture = image_cell(scene.image)
+        cell, image = image_cell(scene.image)
         for holds in (True, False):
             phrase, _ = scene.claim(holds)
             question = f"Is there a {phrase} in this image? Please answer yes or no."
@@ -75,7 +75,7 @@ def mme_lmms(folder: Path, rng: random.Random) -> Made:
                     "category": "existence",
                 }
             )
-            rows.append(row(question, "Yes" if holds else "No", [picture]))
+            rows.append(row(question, "Yes" if holds else "No", [image]))
     write_parquet(
         folder / "data/test-00000-of-00004-a25dbe3b44c4fda6.parquet",
         records,
@@ -96,17 +96,17 @@ def pope_original(folder: Path, rng: random.Random) -> Made:
     for _ in range(4):
         scene = Scene(rng)
         file_name = f"COCO_val2014_{rng.randrange(100, 580000):012d}.jpg"
-        images.append((file_name, scene, save_picture(scene.image, folder / "val2014" / file_name)))
+        images.append((file_name, scene, save_image(scene.image, folder / "val2014" / file_name)))
     for kind in ("random", "popular", "adversarial"):
         entries = []
         for i in range(4):
-            file_name, scene, picture = images[i]
+            file_name, scene, image = images[i]
             phrase, holds = scene.claim(i % 2 == 0)
             question = f"Is there a {phrase} in the image?"
             entries.append(
                 {"question_id": i + 1, "image": file_name, "text": question, "label": "yes" if holds else "no"}
             )
-            rows.append(row(question, "yes" if holds else "no", [picture]))
+            rows.append(row(question, "yes" if holds else "no", [image]))
         write_jsonl(folder / f"coco/coco_pope_{kind}.json", entries)
     return "", rows
 
@@ -123,7 +123,7 @@ def pope_lmms(folder: Path, rng: random.Random) -> Made:
     rows = []
     for i in range(4):
         scene = Scene(rng)
-        cell, picture = image_cell(scene.image, kind="JPEG")
+        cell, image = image_cell(scene.image, kind="JPEG")
         for category in ("adversarial", "popular", "random"):
             phrase, holds = scene.claim()
             question = f"Is there a {phrase} in the image?"
@@ -139,7 +139,7 @@ def pope_lmms(folder: Path, rng: random.Random) -> Made:
                     "category": category,
                 }
             )
-            rows.append(row(question, answer, [picture]))
+            rows.append(row(question, answer, [image]))
     write_parquet(
         folder / "data/test-00000-of-00003.parquet",
         records,
@@ -170,7 +170,7 @@ def hallusionbench_original(folder: Path, rng: random.Random) -> Made:
         category = ["VD", "VS"][i % 2]
         text_only = category == "VS" and i % 4 == 3
         path = f"{category}/{sub}/{i}_1.png"
-        pictures = [] if text_only else [save_picture(scene.image, folder / "hallusion_bench" / path)]
+        images = [] if text_only else [save_image(scene.image, folder / "hallusion_bench" / path)]
         phrase, holds = scene.claim()
         question = "Is Paris the capital of France?" if text_only else f"Is there a {phrase} in this image?"
         holds = True if text_only else holds
@@ -189,7 +189,7 @@ def hallusionbench_original(folder: Path, rng: random.Random) -> Made:
                 "filename": None if text_only else f"./{path}",
             }
         )
-        rows.append(row(question, "yes" if holds else "no", pictures, accept=["yes", "1"] if holds else ["no", "0"]))
+        rows.append(row(question, "yes" if holds else "no", images, accept=["yes", "1"] if holds else ["no", "0"]))
     write_json(folder / "HallusionBench.json", entries)
     return "", rows
 
@@ -204,7 +204,7 @@ def realworldqa_original(folder: Path, rng: random.Random) -> Made:
     entries, rows = [], []
     for i in range(9):
         scene = Scene(rng)
-        picture = save_picture(scene.image, folder / f"{i}.webp")
+        image = save_image(scene.image, folder / f"{i}.webp")
         if i % 3:
             question, choices, right = scene.ask_closed(3)
             text = (
@@ -220,7 +220,7 @@ def realworldqa_original(folder: Path, rng: random.Random) -> Made:
             text = question + "\nPlease answer directly with a single word or number."
             accepted, choices = [answer], None
         entries.append({"image": f"{i}.webp", "question": text, "answer": answer})
-        rows.append(row(text, answer, [picture], accept=accepted))
+        rows.append(row(text, answer, [image], accept=accepted))
     write_jsonl(folder / "annotations.jsonl", entries)
     return "", rows
 
@@ -250,18 +250,18 @@ def blink_hf(folder: Path, rng: random.Random) -> Made:
             records = []
             for i in range(count):
                 scene = Scene(rng)
-                cell, picture = image_cell(scene.image, kind="JPEG")
-                pictures = [picture]
+                cell, image = image_cell(scene.image, kind="JPEG")
+                images = [image]
                 entry = {"idx": f"{split}_{task}_{i + 1}", "sub_task": task, "image_1": cell}
                 if task == "Counting":
                     question, choices, right = scene.ask_closed(4, "count")
                 else:
                     second = Scene(rng)
                     third = Scene(rng)
-                    second_cell, second_picture = image_cell(second.image, kind="JPEG")
-                    third_cell, third_picture = image_cell(third.image, kind="JPEG")
+                    second_cell, second_image = image_cell(second.image, kind="JPEG")
+                    third_cell, third_image = image_cell(third.image, kind="JPEG")
                     entry |= {"image_2": second_cell, "image_3": third_cell}
-                    pictures += [second_picture, third_picture]
+                    images += [second_image, third_image]
                     right = i % 2
                     question = f"Which of the last two images has the word {[second, third][right].word}?"
                     choices = ["the second image", "the third image"]
@@ -279,7 +279,7 @@ def blink_hf(folder: Path, rng: random.Random) -> Made:
                     row(
                         question,
                         None,
-                        pictures,
+                        images,
                         choices=choices,
                         idx=right if split == "val" else None,
                         split=split,
@@ -301,7 +301,7 @@ def mmvet_original(folder: Path, rng: random.Random) -> Made:
     for i in range(9):
         scene = Scene(rng)
         file_name = f"v1_{i}.png" if i % 2 else f"v1_{i}.jpg"
-        picture = save_picture(scene.image, top / "images" / file_name)
+        image = save_image(scene.image, top / "images" / file_name)
         question, answer = scene.ask("word")
         gold = f"{answer}<OR>the {answer}" if i % 3 == 0 else answer
         entries[f"v1_{i}"] = {
@@ -311,7 +311,7 @@ def mmvet_original(folder: Path, rng: random.Random) -> Made:
             "imagesource": "http://x",
             "capability": ["ocr"],
         }
-        rows.append(row(question, gold, [picture], accept=[gold, answer]))
+        rows.append(row(question, gold, [image], accept=[gold, answer]))
     write_json(top / "mm-vet.json", entries, 2)
     return "mm-vet", rows
 
@@ -329,7 +329,7 @@ def llava_bench_in_the_wild(folder: Path, rng: random.Random) -> Made:
         if i % 2 == 0:
             scene = Scene(rng)
             file_name = f"{i // 2 + 1:03d}.jpg"
-            picture = save_picture(scene.image, folder / "images" / file_name)
+            image = save_image(scene.image, folder / "images" / file_name)
             context.append(
                 {"id": file_name[:-4], "image": file_name, "caption": f"{scene.count} {scene.colour} {scene.shape}s"}
             )
@@ -345,7 +345,7 @@ def llava_bench_in_the_wild(folder: Path, rng: random.Random) -> Made:
                 "metadata": {},
             }
         )
-        rows.append(row(question, None, [picture], accept=[f"It is {answer}."]))
+        rows.append(row(question, None, [image], accept=[f"It is {answer}."]))
     write_jsonl(folder / "questions.jsonl", questions)
     write_jsonl(folder / "context.jsonl", context)
     write_jsonl(folder / "answers_gpt4.jsonl", annotations)
@@ -373,7 +373,7 @@ def zerobench_hf(folder: Path, rng: random.Random) -> Made:
                 "image_attribution": "Own",
             }
         )
-        rows.append(row(question, answer, [picture for _, picture in cells]))
+        rows.append(row(question, answer, [image for _, image in cells]))
     write_parquet(
         folder / "data/zerobench-00000-of-00001.parquet",
         records,

@@ -13,7 +13,7 @@ from layouts.package import (
     image_cell,
     layout,
     row,
-    save_picture,
+    save_image,
     write_card,
     write_json,
     write_parquet,
@@ -35,7 +35,7 @@ def textvqa_lmms(folder: Path, rng: random.Random) -> Made:
         for i in range(count):
             scene = Scene(rng)
             question, answer = scene.ask("word")
-            cell, picture = image_cell(scene.image, kind="JPEG")
+            cell, image = image_cell(scene.image, kind="JPEG")
             answers = [
                 "unanswerable",
                 answer,
@@ -66,7 +66,7 @@ def textvqa_lmms(folder: Path, rng: random.Random) -> Made:
                     "ocr_tokens": [scene.word],
                 }
             )
-            rows.append(row(question.lower(), answer, [picture], split=split, accept=[answer]))
+            rows.append(row(question.lower(), answer, [image], split=split, accept=[answer]))
         write_parquet(
             folder / f"data/{split}-00000-of-00003.parquet",
             records,
@@ -103,7 +103,7 @@ def textvqa_original(folder: Path, rng: random.Random) -> Made:
             if i % 2 == 0:
                 scene = Scene(rng)
                 image_id = f"{rng.getrandbits(64):016x}"
-                picture = save_picture(scene.image, folder / "train_images" / f"{image_id}.jpg")
+                image = save_image(scene.image, folder / "train_images" / f"{image_id}.jpg")
             question, answer = scene.ask("word" if i % 2 == 0 else "count")
             question = question.lower()
             data.append(
@@ -132,7 +132,7 @@ def textvqa_original(folder: Path, rng: random.Random) -> Made:
                     "set_name": split,
                 }
             )
-            rows.append(row(question, answer, [picture], split=split))
+            rows.append(row(question, answer, [image], split=split))
         write_json(
             folder / f"TextVQA_0.5.1_{split}.json",
             {"dataset_type": split, "dataset_name": "textvqa", "dataset_version": "0.5.1", "data": data},
@@ -153,7 +153,7 @@ def stvqa_original(folder: Path, rng: random.Random) -> Made:
         scene = Scene(rng)
         source = ["coco-text", "VizWiz", "icdar"][i % 3]
         file_name = f"COCO_train2014_{rng.randrange(10**6):012d}.jpg" if i % 3 == 0 else f"img_{i}.jpg"
-        picture = save_picture(scene.image, folder / "train_imgs" / source / file_name)
+        image = save_image(scene.image, folder / "train_imgs" / source / file_name)
         question, answer = scene.ask("word")
         answers = [answer, answer.capitalize()] if i % 2 else [answer]
         data.append(
@@ -169,7 +169,7 @@ def stvqa_original(folder: Path, rng: random.Random) -> Made:
                 "image_width": scene.image.width,
             }
         )
-        rows.append(row(question, answer, [picture], accept=answers))
+        rows.append(row(question, answer, [image], accept=answers))
     write_json(
         folder / "train_task_3.json",
         {
@@ -194,13 +194,13 @@ def ocrvqa_original(folder: Path, rng: random.Random) -> Made:
     for i in range(4):
         scene = Scene(rng)
         key = f"{rng.randrange(10**8, 10**10):010d}"
-        picture = save_picture(scene.image, folder / "images" / f"{key}.jpg")
+        image = save_image(scene.image, folder / "images" / f"{key}.jpg")
         questions, annotations = [], []
         for kind in ("count", "colour", "word")[: 2 + i % 2]:
             question, answer = scene.ask(kind)
             questions.append(question)
             annotations.append(answer)
-            rows.append(row(question, answer, [picture], split=["train", "val", "test"][i % 3]))
+            rows.append(row(question, answer, [image], split=["train", "val", "test"][i % 3]))
         entries[key] = {
             "imageURL": f"http://ecx.images-amazon.com/images/I/{key}.jpg",
             "questions": questions,
@@ -228,7 +228,7 @@ def vizwiz_original(folder: Path, rng: random.Random) -> Made:
         for i in range(count):
             scene = Scene(rng)
             file_name = f"VizWiz_{split}_{i:08d}.jpg"
-            picture = save_picture(scene.image, folder / split / file_name)
+            image = save_image(scene.image, folder / split / file_name)
             question, answer = scene.ask()
             unanswerable = i == 2 and split != "test"
             if unanswerable:
@@ -242,6 +242,6 @@ def vizwiz_original(folder: Path, rng: random.Random) -> Made:
                     "answerable": 0 if unanswerable else 1,
                 } | entry
             entries.append(entry)
-            rows.append(row(question, answer if split != "test" else None, [picture], split=split))
+            rows.append(row(question, answer if split != "test" else None, [image], split=split))
         write_json(folder / f"Annotations/{split}.json", entries)
     return "", rows

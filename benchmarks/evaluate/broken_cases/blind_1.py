@@ -15,7 +15,7 @@ from distill.types import Sample, Trace
 # --- how questions and test questions are changed ------------------------------------------------------------------
 
 
-def _picture_ids(rows: list[Row]) -> list[Row]:
+def _image_ids(rows: list[Row]) -> list[Row]:
     """Add a column with the number of the image in its catalogue."""
     return [row | {"picture_id": str(1000 + number)} for number, row in enumerate(rows)]
 
@@ -141,7 +141,7 @@ CASES: Final[dict[str, Case]] = {
             "holds the answer."
         ),
         refused="belong to other questions",
-        questions=_picture_ids,
+        questions=_image_ids,
         set={"data.questions.columns.answer": "picture_id"},
         train=False,
     ),

@@ -36,7 +36,7 @@ DIGEST: Final = 16
 # --- parts that several cases share ---------------------------------------------------------------------
 
 
-def _picture(row: Row, edit: EditImage, kind: str = "PNG", **options: Any) -> dict[str, Any]:
+def _image(row: Row, edit: EditImage, kind: str = "PNG", **options: Any) -> dict[str, Any]:
     """The image of a row after an edit, as a cell of a table."""
     buffer = io.BytesIO()
     edit(Image.open(io.BytesIO(row["image"]["bytes"])).convert("RGB")).save(buffer, kind, **options)
@@ -45,7 +45,7 @@ def _picture(row: Row, edit: EditImage, kind: str = "PNG", **options: Any) -> di
 
 def _beside(rows: list[Row], edit: EditImage, kind: str = "PNG", **options: Any) -> list[Row]:
     """Put the edited image into a column of its own; teachers still saw the one in `image`."""
-    return [row | {"photo": _picture(row, edit, kind, **options)} for row in rows]
+    return [row | {"photo": _image(row, edit, kind, **options)} for row in rows]
 
 
 PHOTO: Final = {"data.questions.columns.image": "photo"}
@@ -160,7 +160,7 @@ def _on_its_side(image: Image.Image) -> Image.Image:
 
 
 def _test_on_its_side(rows: list[Row]) -> list[Row]:
-    return [row | {"image": _picture(row, _on_its_side)} for row in rows]
+    return [row | {"image": _image(row, _on_its_side)} for row in rows]
 
 
 # --- teachers -------------------------------------------------------------------------------------------

@@ -91,14 +91,14 @@ def _documents(rows: list[Row]) -> list[Row]:
 
 def _about_the_image(sample: Sample, written: Trace) -> Trace:
     """The teacher answers the question that the sample asks about the image that it has."""
-    picture = _shown()[sample.images[0].sha256]
+    image = _shown()[sample.images[0].sha256]
     kind, terms = _asked()[sample.question]
-    if picture.domain == "charts":
+    if image.domain == "charts":
         return written
-    answer = str(result_of(picture.content, kind, terms))
+    answer = str(result_of(image.content, kind, terms))
     question = Question(kind=kind, terms=terms, text=sample.question, answer=answer)
     rng = np.random.default_rng([written.k, *written.id.encode()[:8]])
-    return retold(written, rationale(picture, question, rng), answer)
+    return retold(written, rationale(image, question, rng), answer)
 
 
 # --- merged-labels --------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from distill.types import Sample, Trace
 
 _ALL: Final = 3000
 _CUT_WORDS: Final = 25
-_PICTURES: Final = 6
+_IMAGES: Final = 6
 _VICUNA: Final = (
     "{%- for message in messages -%}"
     "{%- if message['role'] == 'user' -%}{{- 'USER: ' -}}{%- else -%}{{- ' ASSISTANT: ' -}}{%- endif -%}"
@@ -65,12 +65,12 @@ def _thinking_cut(sample: Sample, written: Trace) -> Trace:
     )
 
 
-def _few_pictures(rows: list[Row]) -> list[Row]:
+def _few_images(rows: list[Row]) -> list[Row]:
     """Images saved under the same few names: each question has the image that was written last."""
     kept, seen = [], set()
     for number, row in enumerate(rows):
         same = [other for other in rows if other["domain"] == row["domain"]]
-        image = same[number % _PICTURES]["image"]
+        image = same[number % _IMAGES]["image"]
         key = (row["question"], image["bytes"])
         if key not in seen:
             seen.add(key)
@@ -181,7 +181,7 @@ CASES: Final = {
         source="DigiRL-agent/digiq#14",
         cause="All questions of a domain point at the same six image files, which are not theirs.",
         words=(r"(same|few|18|different|other) (\w+ )?(images|pictures)", r"images? .*(belong|match|do not show)"),
-        questions=_few_pictures,
+        questions=_few_images,
     ),
     "one_answer_mostly": Case(
         source="haotian-liu/LLaVA#1750, DigiRL-agent/digiq#14",

@@ -92,8 +92,8 @@ def write_questions(folder: Path, count: int, *, marks: Mapping[int, str] | None
         raise SystemExit(f"{QUESTIONS} has only {len(table)} questions of the domain {DOMAIN}, {count} are wanted")
     folder.mkdir(parents=True, exist_ok=True)
     lines = []
-    for number, (picture, question) in enumerate(table):
-        (folder / f"{number}.png").write_bytes(picture)
+    for number, (image, question) in enumerate(table):
+        (folder / f"{number}.png").write_bytes(image)
         mark = (marks or {}).get(number, "")
         lines.append(orjson.dumps({"image": f"{number}.png", "question": f"{question}{mark}"}) + b"\n")
     (folder / "questions.jsonl").write_bytes(b"".join(lines))

@@ -10,7 +10,7 @@ import torch
 from gpu_checks.common import Ground, Wrong, relative_difference
 
 from student.data import collate, encode
-from student.data import images as pictures
+from student.data import images as student_images
 from student.models import attention, recurrent
 
 _WORLDS = Path(__file__).parents[3] / "tests" / "support"
@@ -81,7 +81,7 @@ def _logits_and_gradients(model: Any, lines: list[dict[str, Any]]) -> tuple[torc
 
 
 def _collator(processor: Any, model: Any, rows: list[Any]) -> collate.Collator:
-    encoder, store = encode.Encoder.of(model, processor), pictures.ImageStore(processor, torch.float32)
+    encoder, store = encode.Encoder.of(model, processor), student_images.ImageStore(processor, torch.float32)
     examples = encode.encode(rows, encoder, store, encode.RowLimits(500, 10**6))
     return collate.Collator(
         examples,

@@ -53,7 +53,7 @@ def _world(ground: Ground, preset: str, dtype: str, data: str, rows: int) -> Pat
                 world.write_student(student, shape, dtype)
             folder.mkdir()
             (folder / "student").symlink_to(student / "student")
-            world.write_data(folder, data, shape, rows, seed=0, name="questions", pictures=256)
+            world.write_data(folder, data, shape, rows, seed=0, name="questions", images=256)
             world.write_data(folder, data, shape, 8, seed=-1, name="held_out")
     return folder
 

@@ -103,7 +103,7 @@ def write_rows(folder: Path, shape: world.Shape, rows: int) -> None:
     block = PATCH * MERGE
     size = tuple(max(round(side / block), 1) * block for side in shape.picture)
     for number in range(rows):
-        path = world.picture(folder / "images" / f"{number}.jpg", number, (size[0], size[1]))
+        path = world.make_image(folder / "images" / f"{number}.jpg", number, (size[0], size[1]))
         rationale = "\n".join(world.sentence(chance) for _ in range(chance.randint(3, 12)))
         answer = f"<think>\n{rationale}\n</think>\n\n{chance.choice(world.COLOURS)}"
         lines.append({"image": path.name, "question": f"what {world.sentence(chance)}?", "answer": answer})

@@ -43,11 +43,11 @@ def _batches(processor: Any, folder: Path, batch: int, steps: int, *, newline: b
     rows = peer_world.read_rows(folder)
     for first in range(0, batch * steps, batch):
         chosen = rows[first : first + batch]
-        pictures = [[Image.open(folder / "images" / row["image"]).convert("RGB")] for row in chosen]
+        images = [[Image.open(folder / "images" / row["image"]).convert("RGB")] for row in chosen]
         prompts = [processor.apply_chat_template([_asked(row)], add_generation_prompt=True) for row in chosen]
         texts = [f"{prompt}{row['answer']}<|im_end|>\n" for prompt, row in zip(prompts, chosen, strict=True)]
-        inputs = dict(processor(text=texts, images=pictures, padding=True, return_tensors="pt"))
-        asked = dict(processor(text=prompts, images=pictures, padding=True, return_tensors="pt"))
+        inputs = dict(processor(text=texts, images=images, padding=True, return_tensors="pt"))
+        asked = dict(processor(text=prompts, images=images, padding=True, return_tensors="pt"))
         labels = inputs["input_ids"].masked_fill(inputs["attention_mask"] == 0, UNLABELLED)
         for row, prompt in enumerate(asked["attention_mask"].sum(1).tolist()):
             if not torch.equal(inputs["input_ids"][row, :prompt], asked["input_ids"][row, :prompt]):

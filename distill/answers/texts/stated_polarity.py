@@ -77,7 +77,7 @@ def stated_polarity(text: str, question: str) -> str | None:
         _names_a_kind(tokens(clause), thing) or re.search(rf"\bof {re.escape(thing)}", " ".join(tokens(clause)))
     ):
         return None
-    if exists is not None and exists["place"] and not _PICTURE.search(exists["place"]) and _PLACED.search(clause):
+    if exists is not None and exists["place"] and not _IMAGE.search(exists["place"]) and _PLACED.search(clause):
         place = (exists["place"].split()[0].lower(), *_content(tokens(exists["place"])))
         if not all(any(same_word_form(word, other) for other in tokens(clause)) for word in place):
             return None
@@ -95,7 +95,7 @@ _ABSENT: Final = frozenset(
     | {"turning", "becoming", "changing", "before", "previously", "about"}
 )
 _PLACED = re.compile(r"\b(?:in|on|at|near|under|behind|beside|next|inside|outside)\b", re.IGNORECASE)
-_PICTURE = re.compile(r"\b(?:image|picture|photo|photograph|scene|chart|figure|graph|sky)\b", re.IGNORECASE)
+_IMAGE = re.compile(r"\b(?:image|picture|photo|photograph|scene|chart|figure|graph|sky)\b", re.IGNORECASE)
 
 
 def _content(words: Sequence[str]) -> list[str]:

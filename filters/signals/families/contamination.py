@@ -233,7 +233,7 @@ def _offer_by_image(
     """Offer a test sample whose image matches: with the same question a pair. `plain`: it has one colour."""
     test_question = index.wording(test_row)
     other = "none" if plain else "image"
-    kind = "pair" if _is_same_sample(sample, question, test_row, index, same_picture=True) else other
+    kind = "pair" if _is_same_sample(sample, question, test_row, index, same_image=True) else other
     best.offer(kind, test_row, wording_similarity(question, test_question))
 
 
@@ -251,7 +251,7 @@ def _offer_by_text(
     for text in sorted(shared, key=lambda text: (-shared[text], text))[:_COMPARED]:
         test_row = max(index.texts[kind][text].as_py() for kind in ("plain", "pictured"))
         similar = wording_similarity(question, index.wording(test_row))
-        if _is_same_sample(sample, question, test_row, index, same_picture=False):
+        if _is_same_sample(sample, question, test_row, index, same_image=False):
             _offer_text(best, text, similar, index)
         else:
             best.offer("none", test_row, similar)
@@ -266,7 +266,7 @@ def _offer_text(best: Match, text: int, similar: float, index: TestSetIndex) -> 
 
 
 def _is_same_sample(
-    sample: Sample, question: Wording, test_row: int, index: TestSetIndex, *, same_picture: bool
+    sample: Sample, question: Wording, test_row: int, index: TestSetIndex, *, same_image: bool
 ) -> bool:
     test_sample = index.sample(test_row)
 
@@ -276,7 +276,7 @@ def _is_same_sample(
     return is_same_question(
         question,
         index.wording(test_row),
-        same_picture=same_picture,
+        same_image=same_image,
         is_word=index.is_word,
         is_name=is_name,
         answers=lambda: _compare_answers(sample.answers, test_sample.answers),

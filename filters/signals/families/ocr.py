@@ -18,7 +18,7 @@ from filters.signals.time_limits import TooMuch
 from filters.text.words import readable
 
 if TYPE_CHECKING:
-    from distill.ocr.claims import PictureClaims
+    from distill.ocr.claims import ImageClaims
 
 FEW = 5
 """So many unsupported claims of a trace are written out; all are counted."""
@@ -70,8 +70,8 @@ class Ocr:
         from distill.ocr.layout import read_layout
         from distill.ocr.texts import find_lines
 
-        pictures = [find_lines(self.texts, ref.sha256) for ref in sample.images]
-        layout = read_layout(pictures)
+        images = [find_lines(self.texts, ref.sha256) for ref in sample.images]
+        layout = read_layout(images)
         around = " ; ".join(sample.options)
         rows: list[dict[str, Any]] = []
         for trace in traces:
@@ -81,11 +81,11 @@ class Ocr:
             claims = check_claims(readable(trace.reasoning), layout, sample.question, around)
             if not claims.complete:
                 raise TooMuch("more numbers and names than are checked in a text of this length")
-            rows.append(_row(claims) | {"ocr_lines": sum(map(len, pictures))})
+            rows.append(_row(claims) | {"ocr_lines": sum(map(len, images))})
         return rows
 
 
-def _row(claims: "PictureClaims") -> dict[str, Any]:
+def _row(claims: "ImageClaims") -> dict[str, Any]:
     unread = sorted(claims.unread, key=lambda claim: -claim.confidence)
     return {
         "ocr_state": OK,

@@ -32,7 +32,7 @@ IDENTICAL_SHARE = 0.95
 """Share of equal replies under which f32 or f16 files fail; transformers computes in float32."""
 
 ServeGguf = Callable[..., AbstractContextManager[VerifiedServer]]
-"""serve(model, mmproj, context=..., max_new_tokens=..., picture=..., image_ids=...)"""
+"""serve(model, mmproj, context=..., max_new_tokens=..., image=..., image_ids=...)"""
 
 
 @hide_library_output()
@@ -70,7 +70,7 @@ def verify_gguf(
             out / MMPROJ,
             context=student.longest + recipe.eval.max_new_tokens,
             max_new_tokens=recipe.eval.max_new_tokens,
-            picture=lambda ref: square(processor, ref, student.max_pixels),
+            image=lambda ref: square(processor, ref, student.max_pixels),
             image_ids=image_ids(processor, shuffle),
         ) as server:
             report["server"] = {"engine": server.engine}

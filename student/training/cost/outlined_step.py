@@ -39,14 +39,14 @@ def run(
     language, head = plain.get_submodule(parts.language), plain.get_output_embeddings()
     projector_trains = any(p.requires_grad for p in plain.get_submodule(parts.projector).parameters())
     ids = torch.zeros(1, tokens, dtype=torch.int64, device="meta")
-    pictures = torch.zeros((), dtype=plain.dtype, device="meta", requires_grad=projector_trains or checkpointing)
+    images = torch.zeros((), dtype=plain.dtype, device="meta", requires_grad=projector_trains or checkpointing)
     at = torch.zeros(labelled, dtype=torch.int64, device="meta")
     weights = torch.zeros(labelled, device="meta")
     # A mask that is not looked at keeps the models from looking at positions, which have no values here.
     mask = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device="meta")
     on_part(DECODER)
     # Image tokens take the places of placeholders in a copy, as masked_scatter makes it.
-    states = plain.get_input_embeddings()(ids) + pictures
+    states = plain.get_input_embeddings()(ids) + images
     # Gemma 4 brings every token to every layer by a second embedding of its own.
     by_layer = getattr(language, "hidden_size_per_layer_input", None)
     further = {"per_layer_inputs": language.get_per_layer_inputs(ids)} if by_layer else {}

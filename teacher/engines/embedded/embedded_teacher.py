@@ -128,7 +128,7 @@ class EmbeddedTeacher:
         readable = []
         for question in questions:
             try:
-                question.pictures = [self._picture(ref) for ref in question.refs]
+                question.pictures = [self._image(ref) for ref in question.refs]
             except ImageError as error:
                 for request in question.requests:
                     done(request, Completion(error=f"image: {error.reason}: {error}"))
@@ -136,7 +136,7 @@ class EmbeddedTeacher:
                 readable.append(question)
         return readable
 
-    def _picture(self, ref: ImageRef) -> Image.Image:
+    def _image(self, ref: ImageRef) -> Image.Image:
         """The pixels of an image, once its folder is there. Raises ImageError, CircuitOpen."""
         while True:
             try:
@@ -251,7 +251,7 @@ class EmbeddedTeacher:
         written = given.removeprefix(opened) if opened else given
         question = _Question(text=prompt + written, refs=request.prompt.images, requests=[request])
         try:
-            question.pictures = [self._picture(ref) for ref in question.refs]
+            question.pictures = [self._image(ref) for ref in question.refs]
             inputs = self._encode([question])
             ends = given_texts.token_ends(self.tokenizer, prompt, written) + len(given) - len(written)
         except ImageError as error:
@@ -275,10 +275,10 @@ class EmbeddedTeacher:
         )
 
     def _encode(self, questions: Sequence[_Question]) -> dict[str, torch.Tensor]:
-        pictures = [question.pictures for question in questions]
+        images = [question.pictures for question in questions]
         encoded = self.processor(
             text=[question.text for question in questions],
-            images=pictures if pictures[0] else None,
+            images=images if images[0] else None,
             add_special_tokens=False,
             padding=True,
             padding_side="left",

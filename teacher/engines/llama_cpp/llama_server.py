@@ -52,12 +52,12 @@ def serve_gguf(
     command: Sequence[str],
     context: int,
     max_new_tokens: int,
-    picture: Callable[[ImageRef], bytes],
+    image: Callable[[ImageRef], bytes],
     image_ids: Sequence[int],
 ) -> Iterator[ExportServer]:
     """A server of two GGUF files that lives while the block lasts.
 
-    `picture` makes the PNG that is sent; llama.cpp replaces `image_ids` in a prompt by its own image tokens. Raises
+    `image` makes the PNG that is sent; llama.cpp replaces `image_ids` in a prompt by its own image tokens. Raises
     TeacherError when the server does not start, with the end of its log, or refuses a request.
     """
     folder = Path(tempfile.mkdtemp(prefix="distill-llama-"))
@@ -78,7 +78,7 @@ def serve_gguf(
         subject="llama.cpp's server",
         remedy=f"its command was {shlex.join(whole)}",
     )
-    client = _Client(address=server.address, max_new_tokens=max_new_tokens, picture=picture, image_ids=image_ids)
+    client = _Client(address=server.address, max_new_tokens=max_new_tokens, image=image, image_ids=image_ids)
     with event_loop.Runner() as runner:
         try:
             runner.run(server.start())
@@ -95,7 +95,7 @@ class _Client:
 
     address: str
     max_new_tokens: int
-    picture: Callable[[ImageRef], bytes]
+    image: Callable[[ImageRef], bytes]
     image_ids: Sequence[int]
 
     async def engine(self) -> str:
@@ -106,8 +106,8 @@ class _Client:
         return [await self._ask_sample(sample, marker) for sample in samples]
 
     async def _ask_sample(self, sample: Sample, marker: str) -> tuple[list[int], list[int]]:
-        pictures = [base64.b64encode(self.picture(ref)).decode() for ref in sample.images]
-        parts = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}} for data in pictures]
+        images = [base64.b64encode(self.image(ref)).decode() for ref in sample.images]
+        parts = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}} for data in images]
         chat = messages(Prompt(system="", images=sample.images, text=sample.question), parts)
         try:
             prompt = (await self._call("/apply-template", sample.id, messages=chat))["prompt"]
@@ -119,7 +119,7 @@ class _Client:
             reply = await self._call(
                 "/completion",
                 sample.id,
-                prompt={"prompt_string": prompt, "multimodal_data": pictures} if pictures else prompt,
+                prompt={"prompt_string": prompt, "multimodal_data": images} if images else prompt,
                 n_predict=self.max_new_tokens,
                 temperature=0.0,
                 top_k=1,

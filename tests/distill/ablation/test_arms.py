@@ -125,7 +125,7 @@ def test_an_arm_with_fewer_rows_trains_as_many_steps_as_the_reference() -> None:
     assert "stages.reason.max_steps" not in changed("size_250", loading.derived_recipe(epochs, values, "test"))
 
 
-def test_tokens_weigh_by_the_picture_with_the_strength_of_the_arm() -> None:
+def test_tokens_weigh_by_the_image_with_the_strength_of_the_arm() -> None:
     found = arms.arm(with_values(), "visual_50", seed=0).recipe.stages[-1].visual
     assert found is not None and found.strength == 0.5 and found.teacher is None
     named = with_values(stages__reason__visual='{ teacher = "reader" }')

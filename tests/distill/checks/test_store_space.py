@@ -32,7 +32,7 @@ def stored(endpoint: str, tmp_path: Path) -> Recipe:
     store = open_store(f"s3://{BUCKET}", config=store_servers.config(endpoint))
     rows = []
     for number in range(12):
-        tiny_models.picture(tmp_path / f"{number}.png", number, size=16)
+        tiny_models.make_image(tmp_path / f"{number}.png", number, size=16)
         store.put(f"data/{number}.png", tmp_path / f"{number}.png")
         rows.append({"image": f"{number}.png", "question": "How many?", "answer": str(number)})
     store.put("data/rows.jsonl", b"".join(orjson.dumps(row) + b"\n" for row in rows))

@@ -58,9 +58,9 @@ max_new_tokens = 3
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A run with one trained stage, and a teacher behind a server."""
     folder = student_worlds.parts(tmp_path_factory.mktemp("run"))
-    picture = student_worlds.picture(folder / "one.png", 1)
+    image = student_worlds.make_image(folder / "one.png", 1)
     (folder / "rows.jsonl").write_bytes(
-        orjson.dumps({"image": picture.name, "question": "How many?", "answer": "2"}) + b"\n"
+        orjson.dumps({"image": image.name, "question": "How many?", "answer": "2"}) + b"\n"
     )
     with stub_server.serve(words=4) as url:
         stage = student_worlds.stage("first", data="instruct", steps=1)

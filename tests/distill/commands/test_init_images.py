@@ -22,7 +22,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def picture(number: int) -> bytes:
+def make_image(number: int) -> bytes:
     data = io.BytesIO()
     Image.linear_gradient("L").rotate(17 * number, fillcolor=9 * number).save(data, "BMP")
     return data.getvalue()
@@ -33,7 +33,7 @@ def write(files: Mapping[str, int]) -> None:
     for name, number in files.items():
         path = Path("data", name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(picture(number))
+        path.write_bytes(make_image(number))
 
 
 def pack(archive: str, files: Mapping[str, int], *, method: int = zipfile.ZIP_DEFLATED) -> None:
@@ -42,13 +42,13 @@ def pack(archive: str, files: Mapping[str, int], *, method: int = zipfile.ZIP_DE
     if archive.endswith(".zip"):
         with zipfile.ZipFile(path, "w", method) as packed:
             for name, number in files.items():
-                packed.writestr(name, picture(number))
+                packed.writestr(name, make_image(number))
         return
     with tarfile.open(path, "w") as shard:
         for name, number in files.items():
             member = tarfile.TarInfo(name)
-            member.size = len(picture(number))
-            shard.addfile(member, io.BytesIO(picture(number)))
+            member.size = len(make_image(number))
+            shard.addfile(member, io.BytesIO(make_image(number)))
 
 
 def init(cells: list[str], **columns: Sequence[object]) -> tuple[str, dict[int, int | None]]:
@@ -67,7 +67,7 @@ def read_init() -> tuple[str, dict[int, int | None]]:
     if done.exit_code:
         return done.output, {}
     recipe = Path("new/recipe.toml")
-    numbers = {sha256(picture(number)): number for number in range(40)}
+    numbers = {sha256(make_image(number)): number for number in range(40)}
     samples = [sample for name in load(recipe).data for sample in read(recipe, name)]
     return done.output, {
         int(sample.question.split()[-1].rstrip("?")): numbers[sample.images[0].sha256] for sample in samples
@@ -165,11 +165,11 @@ def test_an_image_in_a_folder_that_a_column_may_name_is_refused(case: str) -> No
     "case", ["clear", "another split", "an id twice", "an id is missing", "a plain id", "two columns"]
 )
 def test_images_of_another_parquet_table_are_joined_by_an_id_that_leads_to_one(case: str) -> None:
-    images = [{"id": f"n{at % 8}", "image": {"bytes": picture(at), "path": None}} for at in range(8)]
+    images = [{"id": f"n{at % 8}", "image": {"bytes": make_image(at), "path": None}} for at in range(8)]
     rows = [{"imageId": f"n{at}", "question": f"What is {at}?", "answer": "a"} for at in range(8)]
     match case:
         case "an id twice":
-            images.append({"id": "n7", "image": {"bytes": picture(9), "path": None}})
+            images.append({"id": "n7", "image": {"bytes": make_image(9), "path": None}})
         case "an id is missing":
             images.pop()
         case "a plain id":

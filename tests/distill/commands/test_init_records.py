@@ -320,8 +320,8 @@ def a_table_for_each_folder(names: list[str]) -> None:
             path = Path("data", part, "img", f"{at}{Path(name).suffix}")
             path.parent.mkdir(parents=True, exist_ok=True)
             Path("data", name).rename(path)
-        pictures = sorted(Path("data", part, "img").iterdir(), key=lambda path: int(path.stem))
-        lines = [f"{path.name},What is {path.stem} of {part}?,{part}{path.stem}" for path in pictures]
+        images = sorted(Path("data", part, "img").iterdir(), key=lambda path: int(path.stem))
+        lines = [f"{path.name},What is {path.stem} of {part}?,{part}{path.stem}" for path in images]
         write(f"{part}/table_{part}.csv", "image,question,answer\n" + "\n".join(lines))
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 from worlds.init_data import close_folder, distill, photos, read, write_csv
-from worlds.run_fixtures import picture
+from worlds.run_fixtures import make_image
 
 from distill import cli
 from distill.artifacts.journal import read_jsonl
@@ -55,7 +55,7 @@ def test_tar_shards_become_rows_that_name_their_ranges(tmp_path: Path, source: s
     (tmp_path / "shards/part").mkdir(parents=True)
     with tarfile.open(tmp_path / "shards/part/0.tar", "w") as shard:
         for number in range(12):
-            shard.add(picture(tmp_path / "files", number, 40).path, f"{number}.png")
+            shard.add(make_image(tmp_path / "files", number, 40).path, f"{number}.png")
             (tmp_path / "row.json").write_bytes(
                 orjson.dumps({"question": f"How many? {number}", "answer": f"{number}"})
             )
@@ -67,7 +67,7 @@ def test_tar_shards_become_rows_that_name_their_ranges(tmp_path: Path, source: s
     data = [[image_files.read_bytes(ref) for ref in sample.images] for sample in samples]
     names = [int(sample.answers[0]) for sample in samples]
     assert sorted(names) == list(range(12))
-    assert data == [[Path(picture(tmp_path / "files", number, 40).path).read_bytes()] for number in names]
+    assert data == [[Path(make_image(tmp_path / "files", number, 40).path).read_bytes()] for number in names]
     assert sorted(path.suffix for path in (tmp_path / "new").rglob("*")) == [".json", ".jsonl", ".jsonl", ".toml"]
 
 
@@ -75,7 +75,7 @@ def test_a_data_set_of_the_hub_becomes_rows_with_their_images(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     columns = {
-        "image": [picture(tmp_path / "files", number, 40).path for number in range(12)],
+        "image": [make_image(tmp_path / "files", number, 40).path for number in range(12)],
         "question": [f"How many? {number}" for number in range(12)],
     }
     saved = datasets.Dataset.from_dict(columns).cast_column("image", datasets.Image())
@@ -232,7 +232,7 @@ def test_a_table_without_a_header_line_is_refused_before_its_first_row_is_lost(
     tmp_path: Path, first: list[str], cells: str
 ) -> None:
     for number in range(4):
-        picture(tmp_path, number, 40)
+        make_image(tmp_path, number, 40)
     rows = [first, ["1.png", "Count the squares", "2"], ["2.png", "How many?", "3"], ["3.png", "How many?", "2"]]
     write_csv(tmp_path / "rows.csv", rows)
     done = distill("rows.csv", "--out", "out")
@@ -241,7 +241,7 @@ def test_a_table_without_a_header_line_is_refused_before_its_first_row_is_lost(
 
 
 def test_names_that_a_row_repeats_are_still_names(tmp_path: Path) -> None:
-    names = [Path(picture(tmp_path, number, 40).path).name for number in range(12)]
+    names = [Path(make_image(tmp_path, number, 40).path).name for number in range(12)]
     rows = [["image", "question", "answer"], *([name, "How many?", "2"] for name in names)]
     write_csv(tmp_path / "rows.csv", [*rows, ["image", "question", "answer"]])
     assert distill("rows.csv", "--out", "out", "--test", "0.3").exit_code == 0

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageDraw
 from typer.testing import CliRunner
-from worlds.run_fixtures import picture
+from worlds.run_fixtures import make_image
 
 from distill import cli
 from distill.commands.split import source_of, split_source
@@ -26,7 +26,7 @@ ASKED = ("How many dots are left of the tallest tower?", "What colour is the sma
 
 def table(folder: Path, count: int = 20, columns: tuple[str, str] = ("image", "question")) -> list[dict[str, object]]:
     """Three questions about every image, in no order."""
-    names = [Path(picture(folder / "images", number, 40).path).name for number in range(count)]
+    names = [Path(make_image(folder / "images", number, 40).path).name for number in range(count)]
     rows: list[dict[str, object]] = [
         {columns[0]: f"images/{name}", columns[1]: asked, "answer": str(at), "note": f"n{at}"}
         for name in names
@@ -50,7 +50,7 @@ def splitted(source: Path, out: Path, **settings: float | None) -> None:
     split_source(recipe, out, name=name, **settings)
 
 
-def test_the_command_splits_by_picture_and_its_files_load_and_do_not_overlap(tmp_path: Path) -> None:
+def test_the_command_splits_by_image_and_its_files_load_and_do_not_overlap(tmp_path: Path) -> None:
     rows = table(tmp_path)
     source = jsonl(tmp_path / "all.jsonl", rows)
     out = tmp_path / "parts"
@@ -110,7 +110,7 @@ def test_without_a_share_a_small_table_has_up_to_a_third_of_its_rows_tested(tmp_
     assert len(lines(tmp_path / "c" / "test.jsonl")) == 144  # a tenth of 1,440
 
 
-def test_pictures_that_were_saved_again_rows_of_several_and_blank_ones(tmp_path: Path) -> None:
+def test_images_that_were_saved_again_rows_of_several_and_blank_ones(tmp_path: Path) -> None:
     def chart(*heights: int) -> Image.Image:
         image = Image.new("RGB", (240, 160), "white")
         for place, height in enumerate(heights):
@@ -120,7 +120,7 @@ def test_pictures_that_were_saved_again_rows_of_several_and_blank_ones(tmp_path:
     chart(3, 6, 2).save(tmp_path / "first.png")
     chart(3, 6, 2).resize((180, 120), Image.Resampling.LANCZOS).save(tmp_path / "again.jpg", quality=90)
     for number in range(4):
-        picture(tmp_path, number, 40)
+        make_image(tmp_path, number, 40)
     Image.new("RGB", (30, 30), "grey").save(tmp_path / "blank.png")
     together = [["first.png"], ["again.jpg", "00000.png"], ["00000.png", "00001.png"]]
     rows = [{"image": names, "question": f"Question {at}?"} for at, names in enumerate(together)]
@@ -138,7 +138,7 @@ def test_pictures_that_were_saved_again_rows_of_several_and_blank_ones(tmp_path:
     assert len(sizes) > 2  # blank images and their rows do not stick together
 
 
-def test_tables_with_pictures_keep_their_schema_and_csv_its_columns(tmp_path: Path) -> None:
+def test_tables_with_images_keep_their_schema_and_csv_its_columns(tmp_path: Path) -> None:
     rows = table(tmp_path, 10)
     with (tmp_path / "all.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
@@ -189,7 +189,7 @@ def test_rows_that_cannot_be_used_are_left_out_and_counted(tmp_path: Path) -> No
     assert "left out: 1 row that cannot be used (missing_image: 1)" in str(found)
 
 
-def test_one_picture_for_all_rows_a_wrong_share_and_files_that_are_there_are_refused(tmp_path: Path) -> None:
+def test_one_image_for_all_rows_a_wrong_share_and_files_that_are_there_are_refused(tmp_path: Path) -> None:
     source = jsonl(tmp_path / "all.jsonl", table(tmp_path, 1))
     with pytest.raises(DataError, match=r"its rows \(3\) show the same image"):
         splitted(source, tmp_path / "out", test=0.5)
@@ -202,7 +202,7 @@ def test_one_picture_for_all_rows_a_wrong_share_and_files_that_are_there_are_ref
 
 
 def test_the_share_that_a_refused_split_names_is_one_that_works(tmp_path: Path) -> None:
-    names = [Path(picture(tmp_path, number, 40).path).name for number in range(7)]
+    names = [Path(make_image(tmp_path, number, 40).path).name for number in range(7)]
     rows = [{"image": names[at % 7], "question": f"Question {at}?", "answer": "1"} for at in range(50)]
     source = jsonl(tmp_path / "all.jsonl", rows)  # 7 or 8 rows an image: 7 of 50 would be 0.14, 8 are 0.16
     with pytest.raises(DataError, match=r"7 at least\. Give --test") as refused:
@@ -221,14 +221,14 @@ def test_a_table_without_rows_is_an_error(tmp_path: Path) -> None:
         splitted(jsonl(tmp_path / "none.jsonl", []), tmp_path / "out")
 
 
-def test_rows_that_a_chain_of_shared_pictures_connects_are_not_said_to_show_one(tmp_path: Path) -> None:
-    names = [Path(picture(tmp_path, number, 40).path).name for number in range(4)]
+def test_rows_that_a_chain_of_shared_images_connects_are_not_said_to_show_one(tmp_path: Path) -> None:
+    names = [Path(make_image(tmp_path, number, 40).path).name for number in range(4)]
     rows = [{"image": [names[at], names[at + 1]], "question": f"Question {at}?"} for at in range(3)]
     with pytest.raises(DataError, match=r"its rows \(3\) are connected by images that they share \(4\)"):
         splitted(jsonl(tmp_path / "all.jsonl", rows), tmp_path / "out", test=0.5)
 
 
-def test_pages_with_little_on_them_stay_together_and_plain_pictures_in_both_files_are_named(tmp_path: Path) -> None:
+def test_pages_with_little_on_them_stay_together_and_plain_images_in_both_files_are_named(tmp_path: Path) -> None:
     for number in range(8):
         page = Image.new("RGB", (700, 1000), "white")
         ImageDraw.Draw(page).text((300, 400), f"Total {37 * number}", fill="black")
@@ -250,8 +250,8 @@ def test_relative_paths_hold_beside_the_new_files(tmp_path: Path) -> None:
         assert all(isinstance(item, Sample) for item in reader.read(recipe, name))
 
 
-def test_lists_of_pictures_with_bytes_are_split(tmp_path: Path) -> None:
-    data = [Path(picture(tmp_path, number, 40).path).read_bytes() for number in range(24)]
+def test_lists_of_images_with_bytes_are_split(tmp_path: Path) -> None:
+    data = [Path(make_image(tmp_path, number, 40).path).read_bytes() for number in range(24)]
     cells = [[{"bytes": each, "path": None} for each in data[2 * row : 2 * row + 2]] for row in range(12)]
     rows = {"image": cells, "question": [f"What is in picture {number}?" for number in range(12)]}
     pq.write_table(pa.table(rows), tmp_path / "all.parquet")
@@ -265,13 +265,13 @@ def test_a_shipped_recipe_is_split_by_its_name(tmp_path: Path) -> None:
     assert name == "questions" and recipe.data[name].source.endswith("questions.parquet")
 
 
-def test_pictures_that_are_in_the_folder_already_are_not_taken_for_those_of_the_rows(tmp_path: Path) -> None:
+def test_images_that_are_in_the_folder_already_are_not_taken_for_those_of_the_rows(tmp_path: Path) -> None:
     source = jsonl(tmp_path / "all.jsonl", table(tmp_path))
     out = tmp_path / "out"
     expected = [item.id for item in samples_of(source)]
     (out / "images").mkdir(parents=True)
     for path in (tmp_path / "images").iterdir():
-        picture(out / "images", int(path.stem) + 100, 40)
+        make_image(out / "images", int(path.stem) + 100, 40)
         (out / "images" / f"{int(path.stem) + 100:05d}.png").rename(out / "images" / path.name)
     recipe, name = source_of(str(source), name=None, settings={}, columns=[])
     found = split_source(recipe, out, name=name)
@@ -282,7 +282,7 @@ def test_pictures_that_are_in_the_folder_already_are_not_taken_for_those_of_the_
     assert sorted(read) == sorted(expected)
 
 
-def test_rows_that_name_links_find_their_pictures_beside_the_new_files(tmp_path: Path) -> None:
+def test_rows_that_name_links_find_their_images_beside_the_new_files(tmp_path: Path) -> None:
     source = jsonl(tmp_path / "all.jsonl", table(tmp_path))
     (tmp_path / "images").rename(tmp_path / "stored")
     (tmp_path / "images").symlink_to("stored")
@@ -300,7 +300,7 @@ def samples_of(source: Path, **settings: str) -> list[Sample]:
 
 
 def test_tables_whose_columns_differ_are_split_into_one_with_all_columns(tmp_path: Path) -> None:
-    data = [Path(picture(tmp_path, number, 40).path).read_bytes() for number in range(12)]
+    data = [Path(make_image(tmp_path, number, 40).path).read_bytes() for number in range(12)]
     for part in range(2):
         rows = {
             "question": [f"What is in {number}?" for number in range(6)],

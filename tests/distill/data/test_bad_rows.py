@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from worlds.source_rows import folder_of_images, picture, plain_rows, read_one, read_rows, recipe_for, write_jsonl
+from worlds.source_rows import folder_of_images, make_image, plain_rows, read_one, read_rows, recipe_for, write_jsonl
 
 from distill.data import reader
 from distill.data.tables import table_rows
@@ -53,9 +53,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_row_is_counted_with_its_reason_and_the_others_survive(folder: Path, name: str) -> None:
     (folder / "images" / "notes.png").write_text("no picture")
-    (folder / "images" / "cut.png").write_bytes(picture(1)[:-30])
+    (folder / "images" / "cut.png").write_bytes(make_image(1)[:-30])
     (folder / "images" / "zero.png").write_bytes(b"")
-    (folder / "images" / "large.png").write_bytes(picture(1, size=40))
+    (folder / "images" / "large.png").write_bytes(make_image(1, size=40))
     change, reason = BAD[name]
     found = read_rows(folder, [plain_rows()[0], {**plain_rows()[1], **change}, plain_rows()[2]], max_pixels=1000)
     assert [type(item) for item in found] == [Sample, BadRow, Sample]
@@ -199,7 +199,7 @@ def test_a_name_whose_accents_are_written_in_another_way_is_named(
 ) -> None:
     file = folder / "images" / place.format(unicodedata.normalize(there, "Café"))
     file.parent.mkdir(exist_ok=True)
-    file.write_bytes(picture(1))
+    file.write_bytes(make_image(1))
     name = place.format(unicodedata.normalize(asked, "Café"))
     found = read_one(folder, {"image": name, "question": "What?"})
     assert isinstance(found, BadRow) and found.reason == "missing_image"
@@ -225,9 +225,9 @@ def test_a_missing_image_whose_name_has_blanks_is_named(folder: Path) -> None:
 
 def test_a_path_with_backslashes_is_that_file_or_else_a_path_of_windows(folder: Path) -> None:
     (folder / "images" / "a").mkdir()
-    (folder / "images" / "a" / "b.png").write_bytes(picture(1))
-    (folder / "images" / "a\\c.png").write_bytes(picture(2))
-    (folder / "images" / "a" / "c.png").write_bytes(picture(3))
+    (folder / "images" / "a" / "b.png").write_bytes(make_image(1))
+    (folder / "images" / "a\\c.png").write_bytes(make_image(2))
+    (folder / "images" / "a" / "c.png").write_bytes(make_image(3))
     names = ("a\\b.png", "a\\c.png", "a\\d.png", "..\\b.png")
     windows, literal, missing, outside = read_rows(folder, [{"image": name, "question": "What?"} for name in names])
     assert isinstance(windows, Sample) and windows.images[0].path.endswith("a/b.png")

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from worlds.source_rows import folder_of_images, picture, read_rows, recipe_for
+from worlds.source_rows import folder_of_images, make_image, read_rows, recipe_for
 
 from distill.commands import split
 from distill.data import reader
@@ -21,7 +21,7 @@ from distill.data.images import image_files
 from distill.errors import ImageError
 from distill.types import BadRow, Sample
 
-TEXTS = [b64encode(picture(number)).decode() for number in range(3)]
+TEXTS = [b64encode(make_image(number)).decode() for number in range(3)]
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_ids_are_those_of_the_same_images_in_files_and_the_images_are_read_again
     files = read_rows(folder, [{"question": text, "image": f"{number}.png"} for number, text in enumerate(asked)])
     for number, (sample, same) in enumerate(zip(found, files, strict=True)):
         assert isinstance(sample, Sample) and isinstance(same, Sample) and sample.id == same.id
-        assert image_files.read_bytes(sample.images[0]) == picture(number)
+        assert image_files.read_bytes(sample.images[0]) == make_image(number)
 
 
 def test_an_image_that_several_rows_hold_and_lists_of_images_are_found_at_their_places(folder: Path) -> None:
@@ -81,14 +81,14 @@ def test_an_image_that_several_rows_hold_and_lists_of_images_are_found_at_their_
     found = list(reader.read(recipe_for(folder, "q.jsonl")))
     places = [ref.row for sample in found if isinstance(sample, Sample) for ref in sample.images]
     assert places == sorted(set(places)) and len(places) == 8
-    assert {image_files.sha256(picture(number)) for number in (0, 1)} == {
+    assert {image_files.sha256(make_image(number)) for number in (0, 1)} == {
         ref.sha256 for sample in found if isinstance(sample, Sample) for ref in sample.images
     }
 
 
 def test_a_struct_with_bytes_in_base64_is_read(folder: Path) -> None:
     found = read_rows(folder, [{"question": "What?", "image": {"bytes": TEXTS[1], "path": None}}])[0]
-    assert isinstance(found, Sample) and image_files.read_bytes(found.images[0]) == picture(1)
+    assert isinstance(found, Sample) and image_files.read_bytes(found.images[0]) == make_image(1)
 
 
 def test_an_image_that_the_table_no_longer_holds_is_noticed(folder: Path) -> None:
@@ -134,7 +134,7 @@ def test_images_within_the_parts_of_a_turn_are_read(folder: Path, part: dict[str
     (folder / "q.jsonl").write_bytes(as_lines([{"messages": turns}]))
     (found,) = reader.read(recipe_for(folder, "q.jsonl", format="llava", images_root="images"))
     assert isinstance(found, Sample), found
-    assert image_files.read_bytes(found.images[0]) == picture(1)
+    assert image_files.read_bytes(found.images[0]) == make_image(1)
     assert (found.question, found.answers) == ("What?", ("1",))
 
 

@@ -36,8 +36,8 @@ def silence(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     answers.set()
 
 
-def picture(folder: Path) -> ImageRef:
-    path = tiny_models.picture(folder / "0.png", 0, size=16)
+def make_image(folder: Path) -> ImageRef:
+    path = tiny_models.make_image(folder / "0.png", 0, size=16)
     return ImageRef(sha256=image_files.sha256(path.read_bytes()), path=str(path))
 
 
@@ -67,7 +67,7 @@ def test_a_forked_process_reads_with_a_thread_of_its_own() -> None:
 def test_an_image_on_a_silent_disk_is_unreadable_and_comes_back_with_the_disk(
     tmp_path: Path, silence: threading.Event
 ) -> None:
-    ref = picture(tmp_path)
+    ref = make_image(tmp_path)
     with pytest.raises(ImageError, match=r"0\.png: the file system has not answered for 0\.2 s") as error:
         image_files.read_bytes(ref)
     assert error.value.reason == "unreadable_image"
@@ -76,7 +76,7 @@ def test_an_image_on_a_silent_disk_is_unreadable_and_comes_back_with_the_disk(
 
 
 def test_a_silent_folder_is_an_outage_and_no_fault_of_its_rows(tmp_path: Path, silence: threading.Event) -> None:
-    ref = picture(tmp_path)
+    ref = make_image(tmp_path)
     folders = Folders(patience_s=0.1)
     parts = ImageParts(teacher("http://127.0.0.1:9/v1"), folders, max_pixels=10**6)
     with pytest.raises(UnreadableError) as unreadable:

@@ -8,7 +8,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from worlds.source_rows import folder_of_images, picture, read_one, recipe_for
+from worlds.source_rows import folder_of_images, make_image, read_one, recipe_for
 
 from distill.answers.answer_types import infer_type
 from distill.answers.verdicts import judge
@@ -60,11 +60,11 @@ def test_the_position_of_a_choice_may_be_a_float_as_beside_empty_cells(folder: P
 
 
 def test_images_in_an_arrow_file_with_an_ending_in_capitals_are_found_again(folder: Path) -> None:
-    table = pa.table({"image": [picture(1)], "question": ["What is it?"]})
+    table = pa.table({"image": [make_image(1)], "question": ["What is it?"]})
     with pa.OSFile(str(folder / "Q.ARROW"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
     (sample,) = reader.samples(recipe_for(folder, "Q.ARROW"))
-    assert image_files.read_bytes(sample.images[0]) == picture(1)
+    assert image_files.read_bytes(sample.images[0]) == make_image(1)
 
 
 def test_columns_of_one_name_are_refused_and_none_hides_the_other(folder: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from worlds.source_rows import (
     folder_of_images,
-    picture,
+    make_image,
     plain_rows,
     read_one,
     read_rows,
@@ -50,7 +50,7 @@ def test_plain_columns_are_mapped_and_extra_facts_kept(folder: Path) -> None:
     assert isinstance(sample, Sample)
     assert (sample.question, sample.answers, sample.answer_type) == ("Which?", ("A cat", "cat"), "text")
     assert (sample.domain, sample.meta) == ("animals", {"source": 7})
-    assert [image_files.read_bytes(ref) for ref in sample.images] == [picture(0), picture(1)]
+    assert [image_files.read_bytes(ref) for ref in sample.images] == [make_image(0), make_image(1)]
 
 
 def test_further_facts_may_be_an_object_or_its_json_text(folder: Path) -> None:
@@ -153,7 +153,7 @@ def test_llava_and_sharegpt_spellings_give_the_same_samples(folder: Path) -> Non
 
 def test_chartqa_is_read_from_the_hub_layout_and_from_the_original_files(folder: Path) -> None:
     (folder / "images" / "png").mkdir()
-    (folder / "images" / "png" / "c.png").write_bytes(picture(1))
+    (folder / "images" / "png" / "c.png").write_bytes(make_image(1))
     hub = read_one(folder, {"image": "1.png", "query": "How many?", "label": ["14", "fourteen"]}, format="chartqa")
     original = read_one(folder, {"imgname": "c.png", "query": "How many?", "label": "14"}, format="chartqa")
     assert isinstance(hub, Sample) and isinstance(original, Sample)
@@ -164,12 +164,12 @@ def test_chartqa_is_read_from_the_hub_layout_and_from_the_original_files(folder:
 def test_cocoqa_is_read_from_tables_and_from_the_published_text_files(folder: Path) -> None:
     name = "COCO_train2014_000000000042.jpg"
     (folder / "images" / "train2014").mkdir()
-    (folder / "images" / "train2014" / name).write_bytes(picture(3))
+    (folder / "images" / "train2014" / name).write_bytes(make_image(3))
     by_number = read_one(
         folder, {"image_id": 42, "question": "what is it", "answer": "cat", "type": 0}, format="cocoqa"
     )
     assert isinstance(by_number, Sample) and by_number.meta == {"type": 0}
-    assert image_files.read_bytes(by_number.images[0]) == picture(3)
+    assert image_files.read_bytes(by_number.images[0]) == make_image(3)
     (folder / "coco" / "train").mkdir(parents=True)
     for file, line in (("questions", "what is it"), ("answers", "cat"), ("img_ids", "42"), ("types", "0")):
         (folder / "coco" / "train" / f"{file}.txt").write_text(line + "\n")
@@ -340,7 +340,7 @@ def test_every_format_keeps_the_difficulty_and_blanks_around_a_domain_are_no_par
 
 
 def test_a_number_of_a_coco_image_may_have_the_point_that_data_frames_write(folder: Path) -> None:
-    (folder / "images" / "000000000042.jpg").write_bytes(picture(5))
+    (folder / "images" / "000000000042.jpg").write_bytes(make_image(5))
     row = {"image_id": 42.0, "question": "what is it", "answer": "cat"}
     assert isinstance(read_one(folder, row, format="cocoqa"), Sample)
 

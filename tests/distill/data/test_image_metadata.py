@@ -116,8 +116,8 @@ def test_no_server_gets_metadata_and_one_that_reads_files_gets_the_path(tmp_path
 
     def sent(url: str, backend: str) -> bytes:
         teacher = Teacher(name="t", model="m", backend=backend, base_url=url)
-        pictures = ImageParts(teacher, Folders(patience_s=0.0), max_pixels=MAX_PIXELS, urls=teacher.urls)
-        part = orjson.loads(asyncio.run(pictures.part(ref)))
+        images = ImageParts(teacher, Folders(patience_s=0.0), max_pixels=MAX_PIXELS, urls=teacher.urls)
+        part = orjson.loads(asyncio.run(images.part(ref)))
         found: str = part["image_url"]["url"]
         return found.encode() if found.startswith("file://") else base64.b64decode(found.partition(",")[2])
 

@@ -117,7 +117,7 @@ ODD: dict[str, tuple[Callable[[], bytes], list[Pixel]]] = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_every_kind_of_picture_becomes_the_pixels_a_person_sees(name: str) -> None:
+def test_every_kind_of_image_becomes_the_pixels_a_person_sees(name: str) -> None:
     make, expected = ODD[name]
     image = decoded(make())
     assert image.mode == "RGB"
@@ -310,12 +310,12 @@ def test_an_image_that_changed_since_it_was_read_is_refused(folder: Path) -> Non
     assert caught.value.reason == "changed_image"
 
 
-def pictures(count: int) -> list[bytes]:
+def make_images(count: int) -> list[bytes]:
     return [encoded(Image.new("RGB", (2, 2), (number, 0, 0))) for number in range(count)]
 
 
 def test_images_inside_parquet_are_found_by_row_and_index_in_any_order(tmp_path: Path) -> None:
-    data = pictures(40)
+    data = make_images(40)
     table = pa.table(
         {
             "bytes": pa.array(data, pa.binary()),
@@ -336,7 +336,7 @@ def test_images_inside_parquet_are_found_by_row_and_index_in_any_order(tmp_path:
 
 def test_a_row_group_read_in_order_is_read_from_disk_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(tmp_path / "t.parquet")
-    pq.write_table(pa.table({"image": pa.array(pictures(20), pa.binary())}), path, row_group_size=5)
+    pq.write_table(pa.table({"image": pa.array(make_images(20), pa.binary())}), path, row_group_size=5)
     groups: list[int] = []
     read = pq.ParquetFile.read_row_group
 
@@ -369,7 +369,7 @@ def test_a_cell_that_is_not_there_has_a_reason(tmp_path: Path) -> None:
 
 
 def test_arrow_files_are_read_in_both_of_their_layouts(tmp_path: Path) -> None:
-    data = pictures(5)
+    data = make_images(5)
     table = pa.table({"image": pa.array(data, pa.binary())})
     for name, writer in (("stream", pa.ipc.new_stream), ("file", pa.ipc.new_file)):
         path = tmp_path / f"{name}.arrow"

@@ -14,7 +14,15 @@ import huggingface_hub
 import pytest
 from huggingface_hub import constants
 from PIL import Image
-from worlds.source_rows import folder_of_images, picture, plain_rows, read_rows, recipe_for, write_jsonl, write_table
+from worlds.source_rows import (
+    folder_of_images,
+    make_image,
+    plain_rows,
+    read_rows,
+    recipe_for,
+    write_jsonl,
+    write_table,
+)
 
 from distill.data import reader, sample_files
 from distill.data.images import image_files
@@ -36,7 +44,7 @@ def test_every_kind_of_file_gives_the_same_samples(folder: Path, kind: str) -> N
     assert found == expected
     assert [sample.question for sample in found] == [row["question"] for row in plain_rows()]
     assert [sample.answer for sample in found] == ["0", "1", "2", "3"]
-    assert image_files.read_bytes(found[2].images[0]) == picture(2)
+    assert image_files.read_bytes(found[2].images[0]) == make_image(2)
 
 
 def test_a_compressed_table_in_a_folder_is_one_of_its_split_and_a_cut_one_is_refused(folder: Path) -> None:
@@ -83,7 +91,7 @@ def test_a_json_file_may_hold_an_object_around_its_rows_or_json_lines(folder: Pa
 
 def embedded(count: int = 4) -> datasets.Dataset:
     rows = {
-        "image": [{"bytes": picture(number), "path": None} for number in range(count)],
+        "image": [{"bytes": make_image(number), "path": None} for number in range(count)],
         "question": [f"What is {number}?" for number in range(count)],
         "answer": [number % 2 for number in range(count)],
     }
@@ -108,7 +116,7 @@ def test_images_embedded_in_parquet_and_in_a_saved_dataset_are_referred_to_in_pl
     for source in ("saved", "splits", "q.parquet", "shards"):
         found = list(reader.samples(recipe_for(folder, source)))
         assert [image_files.read_bytes(sample.images[0]) for sample in found] == [
-            picture(number) for number in range(4)
+            make_image(number) for number in range(4)
         ]
         assert [sample.answer for sample in found] == ["no", "yes", "no", "yes"]
         expected = expected or [sample.id for sample in found]
@@ -127,7 +135,9 @@ def test_an_image_folder_with_a_table_is_a_source(folder: Path) -> None:
     rows = [{"file_name": f"{number}.png", "question": "What?", "answer": "x"} for number in range(3)]
     write_jsonl(folder / "images" / "metadata.jsonl", rows)
     found = list(reader.samples(recipe_for(folder, "images")))
-    assert [image_files.read_bytes(sample.images[0]) for sample in found] == [picture(number) for number in range(3)]
+    assert [image_files.read_bytes(sample.images[0]) for sample in found] == [
+        make_image(number) for number in range(3)
+    ]
     (folder / "images" / "metadata.jsonl").rename(folder / "images" / "labels.jsonl")
     assert list(reader.samples(recipe_for(folder, "images"))) == found
 
@@ -145,7 +155,9 @@ def test_a_hub_name_goes_through_the_datasets_library(folder: Path, monkeypatch:
     settings = recipe_for(folder, "somebody/charts", subset="bars", split="train")
     found = list(reader.samples(settings))
     assert asked == [("somebody/charts", "bars", "train")]
-    assert [image_files.read_bytes(sample.images[0]) for sample in found] == [picture(number) for number in range(4)]
+    assert [image_files.read_bytes(sample.images[0]) for sample in found] == [
+        make_image(number) for number in range(4)
+    ]
     fields = reader.source_fields(settings)
     assert (fields["source"], fields["subset"], fields["split"]) == ("somebody/charts", "bars", "train")
 
@@ -205,7 +217,7 @@ def test_ids_follow_content_and_not_position_or_place(folder: Path) -> None:
     assert {question: again[question] for question in ids} == ids
     assert len(set(again.values())) == 9
     assert all(len(name) == 20 and int(name, 16) >= 0 for name in ids.values())
-    (folder / "moved" / "0.png").write_bytes(picture(200))
+    (folder / "moved" / "0.png").write_bytes(make_image(200))
     changed = {
         sample.question: sample.id
         for sample in read_rows(folder, rows, images_root="moved")

@@ -109,7 +109,7 @@ def test_a_source_whose_table_holds_its_images_needs_no_record(recipe: Recipe, t
     assert not (note_read_images(tmp_path / "align", inside) / IMAGES).exists()
 
 
-def test_another_folder_of_pictures_has_the_questions_planned_again(recipe: Recipe, tmp_path: Path) -> None:
+def test_another_folder_of_images_has_the_questions_planned_again(recipe: Recipe, tmp_path: Path) -> None:
     def planned(chosen: Recipe) -> bool:
         folder = tmp_path / "run" / "generate"
         fields = question_plan.result_settings(chosen, question_plan.check_teachers(chosen))

@@ -54,7 +54,7 @@ def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "data"
     (folder / "pictures").mkdir(parents=True)
     for number in range(4):
-        tiny_models.picture(folder / "pictures" / f"{number}.png", number, size=16)
+        tiny_models.make_image(folder / "pictures" / f"{number}.png", number, size=16)
     (folder / "rows.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in ROWS))
     return folder
 

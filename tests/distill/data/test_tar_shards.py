@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from servers import store_servers
 from servers.store_servers import BUCKET, StoreFaults
-from worlds.source_rows import note_read_images, picture, recipe_for, write_jsonl
+from worlds.source_rows import make_image, note_read_images, recipe_for, write_jsonl
 
 from distill.data import reader
 from distill.data.images import image_files, stored_images
@@ -40,7 +40,7 @@ def write_tar(path: Path, members: dict[str, bytes], kind: int = tarfile.USTAR_F
 
 
 def members_of(number: int) -> dict[str, bytes]:
-    return {f"{number:03d}.json": orjson.dumps(ROWS[number]), f"{number:03d}.png": picture(number)}
+    return {f"{number:03d}.json": orjson.dumps(ROWS[number]), f"{number:03d}.png": make_image(number)}
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def shards(tmp_path: Path) -> Path:
         members = {name: data for number in numbers for name, data in members_of(number).items()}
         write_tar(tmp_path / f"shards/{shard:05d}.tar", members)
     for number in range(6):
-        (tmp_path / f"{number}.png").write_bytes(picture(number))
+        (tmp_path / f"{number}.png").write_bytes(make_image(number))
     write_jsonl(tmp_path / "rows.jsonl", [{**row, "image": f"{number}.png"} for number, row in enumerate(ROWS)])
     return tmp_path
 
@@ -84,7 +84,7 @@ def test_a_folder_or_pattern_of_shards_holds_the_samples_of_the_same_rows_in_a_f
     ]
     refs = [item.images[0] for item in samples]
     assert {ref.column for ref in refs} == {BYTE_RANGE}
-    assert [image_files.read_bytes(ref) for ref in refs] == [picture(number) for number in range(6)]
+    assert [image_files.read_bytes(ref) for ref in refs] == [make_image(number) for number in range(6)]
 
 
 def test_an_image_that_changed_in_its_shard_is_an_error_of_its_question(shards: Path) -> None:
@@ -103,7 +103,7 @@ def test_an_image_that_changed_in_its_shard_is_an_error_of_its_question(shards: 
 def test_members_of_a_row_need_not_stand_side_by_side_and_may_be_texts(tmp_path: Path) -> None:
     members: dict[str, bytes] = {}
     for number in range(3):
-        members[f"./part.a/{number}.PNG"] = picture(number)
+        members[f"./part.a/{number}.PNG"] = make_image(number)
     for number in range(3):
         members |= {f"./part.a/{number}.txt": b"How many?\n", f"./part.a/{number}.cls": b"%d" % number}
     members |= {"README": b"no row", "./.DS_Store": b"x", "./part.a/._0.PNG": b"x", "__index__": b"x"}
@@ -117,19 +117,19 @@ def test_members_of_a_row_need_not_stand_side_by_side_and_may_be_texts(tmp_path:
 @pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 def test_long_names_and_several_images_are_read_in_the_order_of_the_shard(tmp_path: Path, kind: int) -> None:
     key = "/".join(["long" * 10] * 4) + "/ключ" if kind != tarfile.USTAR_FORMAT else "a/b"
-    members = {f"{key}.{number}.png": picture(number) for number in (2, 0, 1)}
+    members = {f"{key}.{number}.png": make_image(number) for number in (2, 0, 1)}
     members |= {f"{key}.question.txt": b"Which?", f"{key}.answer.json": b'["one", "1"]', f"{key}.npy": b"\x93NUMPY"}
     path = write_tar(tmp_path / "one.tar", members, kind)
     (sample,) = reader.read(recipe_for(tmp_path, path.name))
     assert isinstance(sample, Sample) and sample.answers == ("one", "1")
-    assert [image_files.read_bytes(ref) for ref in sample.images] == [picture(number) for number in (2, 0, 1)]
+    assert [image_files.read_bytes(ref) for ref in sample.images] == [make_image(number) for number in (2, 0, 1)]
 
 
 def test_a_column_of_one_ending_leaves_other_images_out(tmp_path: Path) -> None:
-    members = {"0.png": picture(1), "0.mask.png": picture(2), "0.txt": b"Which?"}
+    members = {"0.png": make_image(1), "0.mask.png": make_image(2), "0.txt": b"Which?"}
     sample = read_one(tmp_path, members, 'question = "txt"\nimage = "png"')
     assert isinstance(sample, Sample)
-    assert [image_files.read_bytes(ref) for ref in sample.images] == [picture(1)]
+    assert [image_files.read_bytes(ref) for ref in sample.images] == [make_image(1)]
 
 
 @pytest.mark.parametrize(
@@ -139,12 +139,15 @@ def test_a_column_of_one_ending_leaves_other_images_out(tmp_path: Path) -> None:
         ({"0.json": b'{"a": 1, "a": 2}'}, ("malformed_row", "0.json: not valid JSON: the key 'a' is named twice")),
         ({"0.json": b"[1]"}, ("malformed_row", "a JSON object is needed")),
         ({"0.json": b'{"question": "a"}'}, ("empty_image_cell", "")),
-        ({"0.png": picture(0), "0.json": b"{}"}, ("empty_question", "")),
-        ({"0.png": picture(0), "0.PNG": picture(1), "0.json": b"{}"}, ("malformed_row", "two members are 'png'")),
+        ({"0.png": make_image(0), "0.json": b"{}"}, ("empty_question", "")),
+        (
+            {"0.png": make_image(0), "0.PNG": make_image(1), "0.json": b"{}"},
+            ("malformed_row", "two members are 'png'"),
+        ),
         ({"0.json": b"{}", "0.JSON": b'{"question": "a"}'}, ("malformed_row", "two members are 'json'")),
         ({"0.json": b'{"question": "a"}', "0.question.txt": b"b"}, ("malformed_row", "'question' is a member and")),
-        ({"0.png": picture(0), "0.question.txt": b"\xff"}, ("malformed_row", "not valid UTF-8")),
-        ({"0.png": picture(0)[:40], "0.question.txt": b"Which?"}, ("unreadable_image", "")),
+        ({"0.png": make_image(0), "0.question.txt": b"\xff"}, ("malformed_row", "not valid UTF-8")),
+        ({"0.png": make_image(0)[:40], "0.question.txt": b"Which?"}, ("unreadable_image", "")),
         ({"0.png": b"", "0.question.txt": b"Which?"}, ("empty_image", "")),
         ({"0.heic": b"no image that is read", "0.question.txt": b"Which?"}, ("unreadable_image", "")),
     ],
@@ -152,7 +155,7 @@ def test_a_column_of_one_ending_leaves_other_images_out(tmp_path: Path) -> None:
 def test_a_bad_member_is_the_reason_of_its_row_alone(
     tmp_path: Path, members: dict[str, bytes], expected: tuple[str, str]
 ) -> None:
-    good = {"9.png": picture(3), "9.question.txt": b"Which?"}
+    good = {"9.png": make_image(3), "9.question.txt": b"Which?"}
     write_tar(tmp_path / "q.tar", members | good)
     samples, bad = read(recipe_for(tmp_path, "q.tar"))
     assert len(samples) == 1 and len(bad) == 1
@@ -173,7 +176,7 @@ def test_a_damaged_shard_is_an_error_and_not_a_shorter_source(tmp_path: Path, da
     path = write_tar(tmp_path / "q.tar", members_of(0) | members_of(1))
     data = bytearray(path.read_bytes())
     if damage == "cut":
-        del data[data.index(picture(1)) + 20 :]
+        del data[data.index(make_image(1)) + 20 :]
     elif damage == "head":
         data[data.index(b"001.json") + 200] ^= 0xFF
     elif damage == "packed":
@@ -197,7 +200,11 @@ def test_impossible_values_are_refused(shards: Path) -> None:
 
 def test_rows_may_name_ranges_of_files(shards: Path) -> None:
     data = (shards / "shards/00000.tar").read_bytes()
-    cell: dict[str, Any] = {"path": "shards/00000.tar", "offset": data.index(picture(1)), "length": len(picture(1))}
+    cell: dict[str, Any] = {
+        "path": "shards/00000.tar",
+        "offset": data.index(make_image(1)),
+        "length": len(make_image(1)),
+    }
     rows = [{"image": cell, "question": "a"}]
     rows += [
         {"image": {**cell, **other}, "question": "a"}
@@ -206,7 +213,7 @@ def test_rows_may_name_ranges_of_files(shards: Path) -> None:
     rows += [{"image": {**cell, "path": "../outside.tar"}, "question": "a"}]
     write_jsonl(shards / "ranges.jsonl", rows)
     samples, bad = read(recipe_for(shards, "ranges.jsonl"))
-    assert [image_files.read_bytes(sample.images[0]) for sample in samples] == [picture(1)]
+    assert [image_files.read_bytes(sample.images[0]) for sample in samples] == [make_image(1)]
     assert [row.reason for row in bad] == [
         *["unsupported_image_cell"] * 2, *["empty_image"] * 2, "path_outside_root"
     ]  # fmt: skip
@@ -216,7 +223,7 @@ def test_what_the_webdataset_library_writes_is_read(tmp_path: Path) -> None:
     webdataset = pytest.importorskip("webdataset")
     with webdataset.ShardWriter(str(tmp_path / "%05d.tar"), maxcount=2, verbose=0) as writer:
         for number, row in enumerate(ROWS):
-            writer.write({"__key__": f"{number:03d}", "json": row, "png": picture(number)})
+            writer.write({"__key__": f"{number:03d}", "json": row, "png": make_image(number)})
     samples, bad = read(recipe_for(tmp_path, "*.tar"))
     assert [sample.question for sample in samples] == [row["question"] for row in ROWS] and not bad
 
@@ -259,7 +266,7 @@ def test_shards_in_a_store_are_fetched_once_and_their_images_by_range(
     ref = samples[4].images[0]
     assert ref.path == f"s3://{BUCKET}/data/shards/00001.tar"
     stored_images.forget([ref.sha256])
-    assert image_files.read_bytes(ref) == picture(4)
+    assert image_files.read_bytes(ref) == make_image(4)
     stored_images.forget([ref.sha256])
     store.put("data/shards/00001.tar", b"short")
     with pytest.raises(ImageError, match="changed"):
@@ -270,12 +277,12 @@ def test_rows_in_a_folder_may_name_ranges_of_objects(shards: Path, bucket: tuple
     store, endpoint = bucket
     store.put("data/0.tar", shards / "shards/00000.tar")
     data = (shards / "shards/00000.tar").read_bytes()
-    cell: dict[str, Any] = {"path": "0.tar", "offset": data.index(picture(1)), "length": len(picture(1))}
+    cell: dict[str, Any] = {"path": "0.tar", "offset": data.index(make_image(1)), "length": len(make_image(1))}
     beyond = {**cell, "offset": 10**6}
     write_jsonl(shards / "q.jsonl", [{"image": cell, "question": "a"}, {"image": beyond, "question": "a"}])
     recipe = stored_recipe(shards, endpoint, "q.jsonl", images_root=f"s3://{BUCKET}/data")
     samples, bad = read(recipe)
-    assert [image_files.read_bytes(sample.images[0]) for sample in samples] == [picture(1)]
+    assert [image_files.read_bytes(sample.images[0]) for sample in samples] == [make_image(1)]
     assert [row.reason for row in bad] == ["empty_image"]
 
 
@@ -285,8 +292,8 @@ def test_an_object_that_is_replaced_is_noticed_by_a_finished_stage(
     store, endpoint = bucket
     store.put("data/0.tar", shards / "shards/00000.tar")
     data = (shards / "shards/00000.tar").read_bytes()
-    place = data.index(picture(1))
-    cell = {"path": "0.tar", "offset": place, "length": len(picture(1))}
+    place = data.index(make_image(1))
+    cell = {"path": "0.tar", "offset": place, "length": len(make_image(1))}
     write_jsonl(shards / "q.jsonl", [{"image": cell, "question": "a"}])
     recipe = stored_recipe(shards, endpoint, "q.jsonl", images_root=f"s3://{BUCKET}/data")
     stage = note_read_images(shards / "align", recipe)
@@ -302,7 +309,7 @@ def test_an_object_that_is_replaced_is_noticed_by_a_finished_stage(
 
 def test_the_mark_that_windows_editors_write_is_no_part_of_a_member(tmp_path: Path) -> None:
     mark = b"\xef\xbb\xbf"
-    plain = {"0.json": b'{"answer": "1"}', "0.question.txt": b"How many?", "0.png": picture(0)}
+    plain = {"0.json": b'{"answer": "1"}', "0.question.txt": b"How many?", "0.png": make_image(0)}
     marked = {name: mark + data if name != "0.png" else data for name, data in plain.items()}
     found = []
     for folder, members in (("plain", plain), ("marked", marked)):
@@ -314,21 +321,21 @@ def test_the_mark_that_windows_editors_write_is_no_part_of_a_member(tmp_path: Pa
 
 def test_a_packed_range_is_unpacked_and_a_damaged_or_unknown_one_costs_its_row(tmp_path: Path) -> None:
     packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    packed = packer.compress(picture(0)) + packer.flush()
+    packed = packer.compress(make_image(0)) + packer.flush()
     (tmp_path / "images.zip").write_bytes(b"head" + packed)
     cell = {"path": "images.zip", "offset": 4, "length": len(packed), "packed": "deflate"}
     cells = [cell, {**cell, "packed": "lzma"}, {**cell, "offset": 3}]
     write_jsonl(tmp_path / "rows.jsonl", [{"image": each, "question": f"{at}?"} for at, each in enumerate(cells)])
     samples, bad = read(recipe_for(tmp_path, "rows.jsonl"))
-    assert [image_files.read_bytes(sample.images[0]) for sample in samples] == [picture(0)]
+    assert [image_files.read_bytes(sample.images[0]) for sample in samples] == [make_image(0)]
     assert [row.reason for row in bad] == ["unsupported_image_cell", "unreadable_image"]
 
 
 def test_a_cell_of_another_table_is_an_image_and_a_wrong_one_costs_its_row(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"picture": [picture(0), picture(1)]}), tmp_path / "images.parquet")
+    pq.write_table(pa.table({"picture": [make_image(0), make_image(1)]}), tmp_path / "images.parquet")
     cell = {"path": "images.parquet", "column": "picture", "row": 1}
     cells = [cell, {**cell, "row": -1}, {**cell, "row": 2}, {**cell, "path": "../images.parquet"}]
     write_jsonl(tmp_path / "rows.jsonl", [{"image": each, "question": f"{at}?"} for at, each in enumerate(cells)])
     samples, bad = read(recipe_for(tmp_path, "rows.jsonl"))
-    assert [image_files.read_bytes(sample.images[0]) for sample in samples] == [picture(1)]
+    assert [image_files.read_bytes(sample.images[0]) for sample in samples] == [make_image(1)]
     assert [row.reason for row in bad] == ["unsupported_image_cell", "unreadable_image", "path_outside_root"]

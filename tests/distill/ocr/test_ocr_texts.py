@@ -8,7 +8,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from distill.data.images.image_files import sha256
 from distill.ocr import reader, texts
-from distill.ocr.texts import UnreadPicture, find_lines, read_missing, read_picture, texts_file
+from distill.ocr.texts import UnreadImage, find_lines, read_image, read_missing, texts_file
 from distill.types import ImageRef
 
 pytest.importorskip("rapidocr")
@@ -60,9 +60,9 @@ def test_text_is_read_once_and_found_by_the_digest(tmp_path: Path, refs: dict[st
     assert [line.text for line in lines] == ["Corner Shop", "Tea 12", "Rice 7"]
     assert all(line.score > 0.9 and 0 <= line.left < line.right <= 1 and 0 <= line.top < 1 for line in lines)
     assert find_lines(path, plain) == ()
-    with pytest.raises(UnreadPicture, match="unreadable_image"):
+    with pytest.raises(UnreadImage, match="unreadable_image"):
         find_lines(path, broken)
-    with pytest.raises(UnreadPicture, match="was not read"):
+    with pytest.raises(UnreadImage, match="was not read"):
         find_lines(path, "0" * 64)
     assert sorted(first.read) == sorted(refs) and told[-1] == (3, 3)
     # What could not be decoded may be there now, and nothing else is read again.
@@ -70,7 +70,7 @@ def test_text_is_read_once_and_found_by_the_digest(tmp_path: Path, refs: dict[st
     assert again.read == [broken]
 
 
-def test_a_picture_that_can_be_decoded_later_is_read_then(tmp_path: Path) -> None:
+def test_a_image_that_can_be_decoded_later_is_read_then(tmp_path: Path) -> None:
     data = drawn("Tea 12")
     missing = ImageRef(sha256=sha256(data), path=str(tmp_path / "late.png"))
     path = texts_file(tmp_path, max_pixels=LIMIT)
@@ -80,7 +80,7 @@ def test_a_picture_that_can_be_decoded_later_is_read_then(tmp_path: Path) -> Non
     assert [line.text for line in find_lines(path, missing.sha256)] == ["Tea 12"]
 
 
-def test_a_damaged_line_costs_its_own_picture(tmp_path: Path, refs: dict[str, ImageRef]) -> None:
+def test_a_damaged_line_costs_its_own_image(tmp_path: Path, refs: dict[str, ImageRef]) -> None:
     path, again = texts_file(tmp_path, max_pixels=LIMIT), Counting()
     read_missing(refs, path, max_pixels=LIMIT, run_tasks=Counting())
     whole = path.read_bytes()
@@ -98,10 +98,10 @@ def test_another_version_of_the_reader_reads_again(tmp_path: Path, monkeypatch: 
     assert "rapidocr-" in reader.identity() and "onnxruntime-" in reader.identity()
 
 
-def test_a_picture_that_takes_too_long_or_breaks_the_reader_has_a_reason(
+def test_a_image_that_takes_too_long_or_breaks_the_reader_has_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refs: dict[str, ImageRef]
 ) -> None:
-    task = texts.PictureTask(ref=next(iter(refs.values())), max_pixels=LIMIT)
+    task = texts.ImageTask(ref=next(iter(refs.values())), max_pixels=LIMIT)
 
     def endless(_: Image.Image) -> None:
         while True:
@@ -109,16 +109,16 @@ def test_a_picture_that_takes_too_long_or_breaks_the_reader_has_a_reason(
 
     monkeypatch.setattr(texts, "MOST_SECONDS", 0.05)
     monkeypatch.setattr(reader, "read_lines", endless)
-    assert read_picture(task)["reason"] == "timed_out"
+    assert read_image(task)["reason"] == "timed_out"
     monkeypatch.setattr(reader, "read_lines", lambda _: 1 // 0)
-    assert read_picture(task)["reason"].startswith("ZeroDivisionError")
+    assert read_image(task)["reason"].startswith("ZeroDivisionError")
     path = texts_file(tmp_path, max_pixels=LIMIT)
     read_missing({task.ref.sha256: task.ref}, path, max_pixels=LIMIT, run_tasks=Counting())
-    with pytest.raises(UnreadPicture, match="ZeroDivisionError"):
+    with pytest.raises(UnreadImage, match="ZeroDivisionError"):
         find_lines(path, task.ref.sha256)
 
 
-def test_a_picture_that_crashes_the_reader_has_a_reason_and_is_not_tried_again(
+def test_a_image_that_crashes_the_reader_has_a_reason_and_is_not_tried_again(
     tmp_path: Path, refs: dict[str, ImageRef]
 ) -> None:
     path, again = texts_file(tmp_path, max_pixels=LIMIT), Counting()
@@ -127,7 +127,7 @@ def test_a_picture_that_crashes_the_reader_has_a_reason_and_is_not_tried_again(
         refs, path, max_pixels=LIMIT,
         run_tasks=lambda work, tasks, lost: (lost(task) if task.ref.sha256 == one else work(task) for task in tasks),
     )  # fmt: skip
-    with pytest.raises(UnreadPicture, match="reader_crashed"):
+    with pytest.raises(UnreadImage, match="reader_crashed"):
         find_lines(path, one)
     assert find_lines(path, plain) == ()
     read_missing(refs, path, max_pixels=LIMIT, run_tasks=again)

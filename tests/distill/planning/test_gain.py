@@ -134,7 +134,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         run_fixtures.sample(
             f"How many of kind {number}?",
             str(number),
-            images=[run_fixtures.picture(tmp_path / "pictures", number)],
+            images=[run_fixtures.make_image(tmp_path / "pictures", number)],
             domain="scenes" if number < 4 else "charts",
         )
         for number in range(6)
@@ -204,7 +204,7 @@ def test_a_run_with_too_few_traces_is_told_how_to_make_more(run: Path, monkeypat
         expected_gain(recipe, run)
 
 
-def test_a_student_that_never_saw_a_picture_is_refused(run: Path) -> None:
+def test_a_student_that_never_saw_a_image_is_refused(run: Path) -> None:
     parts = STUDENT.replace('model = "model"', 'vision = "model"\nlanguage = "model"\npixel_shuffle = 2')
     recipe = run_fixtures.recipe(run.parent, parts)
     filter_stage(recipe, run)

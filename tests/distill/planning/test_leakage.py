@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageDraw
 from typer.testing import CliRunner
-from worlds.run_fixtures import picture
+from worlds.run_fixtures import make_image
 
 import distill
 from distill import cli
@@ -48,12 +48,12 @@ train = ["language"]
 """
 
 
-def rows(folder: Path, pictures: range, *asked: str) -> list[dict[str, str]]:
+def rows(folder: Path, images: range, *asked: str) -> list[dict[str, str]]:
     """Every question about every image."""
-    names = [Path(picture(folder / "images", number, 48).path) for number in pictures]
+    names = [Path(make_image(folder / "images", number, 48).path) for number in images]
     return [
         {"image": f"images/{name.name}", "question": question, "answer": str(number)}
-        for name, number in zip(names, pictures, strict=True)
+        for name, number in zip(names, images, strict=True)
         for question in asked
     ]
 
@@ -87,14 +87,14 @@ def by_row(tmp_path: Path) -> Recipe:
     return world(tmp_path, questions=[*questions, everything[3]], test=test)
 
 
-def test_a_split_by_row_is_counted_by_picture_and_by_question(by_row: Recipe) -> None:
+def test_a_split_by_row_is_counted_by_image_and_by_question(by_row: Recipe) -> None:
     (found,) = leakage.measure_leakage(by_row, training=["questions"]).overlaps
     assert (found.training, found.evaluation, found.rows, found.questions) == ("questions", "test", 15, 2)
     assert (found.pairs, found.images, found.texts, found.touched) == (1, 2, 6, 2)
     assert [leak.kind for leak in found.examples] == ["pair", "image", "image"]
 
 
-def test_a_picture_that_was_saved_or_resized_again_is_the_same_picture(tmp_path: Path) -> None:
+def test_a_image_that_was_saved_or_resized_again_is_the_same_image(tmp_path: Path) -> None:
     chart = bars(3, 7, 5, 2)
     chart.save(tmp_path / "test.png")
     chart.resize((200, 150), Image.Resampling.LANCZOS).save(tmp_path / "train.jpg", quality=90)
@@ -109,7 +109,7 @@ def test_a_picture_that_was_saved_or_resized_again_is_the_same_picture(tmp_path:
     assert found.examples[0].picture.endswith("train.jpg")
 
 
-def test_the_words_of_a_template_and_pictures_without_content_leak_nothing(tmp_path: Path) -> None:
+def test_the_words_of_a_template_and_images_without_content_leak_nothing(tmp_path: Path) -> None:
     Image.new("RGB", (32, 32), "white").save(tmp_path / "white.png")
     blank = [{"image": "white.png", "question": f"Is {number} even?", "answer": "yes"} for number in (2, 4, 6)]
     recipe = world(
@@ -123,19 +123,19 @@ def test_the_words_of_a_template_and_pictures_without_content_leak_nothing(tmp_p
     assert "no image and no question in common" in str(found.overlaps[0])
 
 
-@pytest.mark.parametrize("picture_of", [{}, {"image": "white.png"}])
-def test_a_question_without_a_picture_or_on_a_blank_one_leaks_by_its_words(
-    tmp_path: Path, picture_of: dict[str, str]
+@pytest.mark.parametrize("image_of", [{}, {"image": "white.png"}])
+def test_a_question_without_a_image_or_on_a_blank_one_leaks_by_its_words(
+    tmp_path: Path, image_of: dict[str, str]
 ) -> None:
     Image.new("RGB", (32, 32), "white").save(tmp_path / "white.png")
     asked = "Which river flows through both Vienna and Budapest?"
     other = {"question": "Name the capital city of Peru."}
     recipe = world(
         tmp_path,
-        questions=[picture_of | {"question": asked}, picture_of | other],
-        test=[picture_of | {"question": asked.upper()}],
+        questions=[image_of | {"question": asked}, image_of | other],
+        test=[image_of | {"question": asked.upper()}],
     )
-    if not picture_of:
+    if not image_of:
         recipe = load(recipe.path, {f"data.{name}.columns.image": '""' for name in ("questions", "test")})
     (found,) = leakage.measure_leakage(recipe, training=["questions"]).overlaps
     assert (found.pairs, found.images, found.texts, found.touched) == (1, 0, 0, 1)
@@ -252,7 +252,7 @@ def test_of_questions_that_are_learned_through_the_dataset_those_in_it_count(tmp
         leakage.refuse_leakage(recipe, run, ["questions"], is_trained=True)
 
 
-def test_what_was_found_is_kept_until_a_source_or_a_picture_changes(by_row: Recipe, tmp_path: Path) -> None:
+def test_what_was_found_is_kept_until_a_source_or_a_image_changes(by_row: Recipe, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     first = leakage.measure_leakage(by_row, folder, training=["questions"])
     kept = (folder / "questions.parquet").stat().st_mtime_ns

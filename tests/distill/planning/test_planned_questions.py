@@ -96,7 +96,7 @@ def test_labels_that_were_given_since_the_filter_are_named(world: World) -> None
 
 def test_images_that_were_written_again_or_deleted_are_named(world: World) -> None:
     begun(world)
-    tiny_models.picture(world.folder / "1.png", 77, size=16)
+    tiny_models.make_image(world.folder / "1.png", 77, size=16)
     assert "warning: images of the questions were written again or deleted" in plan(world)
     begun(world)
     assert "every finished stage stays as it is" in plan(world)

@@ -61,7 +61,7 @@ def test_nothing_is_made_smaller_that_fits(tmp_path: Path):
     assert "made smaller" not in page and "are cut" not in page and "are shown" not in page
 
 
-def test_a_picture_of_several_questions_is_stored_once_and_shown_by_each(tmp_path: Path):
+def test_a_image_of_several_questions_is_stored_once_and_shown_by_each(tmp_path: Path):
     asked = worlds.samples([worlds.drawing(tmp_path, 1), worlds.drawing(tmp_path, 2)], 5)
     page = gallery.fitted(drawn, gallery.cards(worlds.predictions(asked), asked, worlds.ARMS, 5))
     assert len(stored(page)) == 2
@@ -87,7 +87,7 @@ def test_large_photographs_take_fewer_pixels_but_keep_their_shape(tmp_path: Path
     assert small.width / small.height == pytest.approx(width / height, rel=0.02)
 
 
-def test_a_picture_that_cannot_be_read_any_more_is_left_out_and_counted(tmp_path: Path):
+def test_a_image_that_cannot_be_read_any_more_is_left_out_and_counted(tmp_path: Path):
     gone = ImageRef(sha256="0" * 64, path=str(tmp_path / "gone.png"))
     page = gallery.fitted(drawn, [card(images=(gone,)), card(images=())])
     assert "1 image could not be read" in page

@@ -52,27 +52,27 @@ def test_a_value_that_is_not_given_is_an_error():
         page("{{ missing }}")
 
 
-def test_tiny_pictures_are_enlarged_and_kept_sharp():
-    found = html.picture(encoded(96, 96))
+def test_tiny_images_are_enlarged_and_kept_sharp():
+    found = html.page_image(encoded(96, 96))
     assert (found.width, found.height, found.pixelated) == (192, 192, True)
     assert 'class="pixelated"' in page("{{ show.pictures([picture]) }}", picture=found)
-    assert html.picture(encoded(4, 2)).width == 32
+    assert html.page_image(encoded(4, 2)).width == 32
 
 
-def test_large_pictures_are_scaled_down():
-    found = html.picture(encoded(2000, 1000))
+def test_large_images_are_scaled_down():
+    found = html.page_image(encoded(2000, 1000))
     assert (found.width, found.height, found.pixelated) == (384, 192, False)
     assert found.uri.startswith("data:image/jpeg;base64,") and len(found.uri) < 20_000
 
 
-def test_pictures_of_usual_size_are_shown_as_they_are():
+def test_images_of_usual_size_are_shown_as_they_are():
     data = encoded(300, 200)
-    assert html.picture(data).uri == html.data_uri(data, "image/png")
+    assert html.page_image(data).uri == html.data_uri(data, "image/png")
 
 
-def test_what_is_no_picture_is_an_error():
+def test_what_is_no_image_is_an_error():
     with pytest.raises(ImageError):
-        html.picture(b"not an image")
+        html.page_image(b"not an image")
 
 
 @pytest.mark.parametrize("values", [[1], [0.0, 1.0], [5, 5, 5], list(range(1000)), [-3.5, 2.25, 1e6]])

@@ -66,7 +66,7 @@ temperature = 0.9
 
 
 def written(folder: Path, teacher: str) -> dict[str, object]:
-    tiny_models.picture(folder / "0.png", 0)
+    tiny_models.make_image(folder / "0.png", 0)
     (folder / "rows.jsonl").write_bytes(orjson.dumps({"image": "0.png", "question": "How many red circles?"}) + b"\n")
     (folder / "recipe.toml").write_text(RECIPE.format(teacher=teacher))
     generate(load(folder / "recipe.toml"), folder / "run")

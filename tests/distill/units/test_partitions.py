@@ -17,8 +17,8 @@ def sample(question: str, image: str = "") -> Sample:
 
 
 def world(count: int, questions_an_image: int = 3) -> list[Sample]:
-    pictures = [sample(f"question {number}", f"image {number // questions_an_image}") for number in range(count)]
-    return [*pictures, *(sample(f"no image {number}") for number in range(count // 10))]
+    images = [sample(f"question {number}", f"image {number // questions_an_image}") for number in range(count)]
+    return [*images, *(sample(f"no image {number}") for number in range(count // 10))]
 
 
 def groups(partitions: Partitions, samples: list[Sample]) -> dict[str, set[str]]:

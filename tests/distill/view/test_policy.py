@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 from servers.view_servers import Visitor, unfiltered, viewed
-from worlds.run_fixtures import generate_folder, picture, recipe, sample, small_world, trace
+from worlds.run_fixtures import generate_folder, make_image, recipe, sample, small_world, trace
 
 from distill.errors import DataError, RecipeError
 from distill.recipe.loading import load
@@ -61,7 +61,7 @@ def test_a_threshold_comes_with_the_range_of_its_column(run: Path) -> None:
 
 def test_the_range_of_a_column_is_that_of_its_finite_numbers(tmp_path: Path) -> None:
     """The error of an answer relative to a gold answer of 0 is infinite, and JSON holds no such number."""
-    asked = [sample(f"How many dots, {gold}?", gold, images=[picture(tmp_path, int(gold))]) for gold in "048"]
+    asked = [sample(f"How many dots, {gold}?", gold, images=[make_image(tmp_path, int(gold))]) for gold in "048"]
     generate_folder(tmp_path / "run", asked, [trace(one, "6", "I see 6 of them.") for one in asked])
     made = recipe(tmp_path, '[[filter.rules]]\nname = "far"\ndrop = "answer_relative_error > 0.3"\n')
     (tmp_path / "run/recipe.toml").write_text(made.to_toml())

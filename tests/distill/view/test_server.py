@@ -79,7 +79,7 @@ def test_no_path_leads_out_of_the_run(visitor: Visitor) -> None:
         assert visitor.ask(path)[0] in (400, 404)
 
 
-def test_no_picture_is_sent_but_an_image_of_the_run(run: Path, tmp_path: Path) -> None:
+def test_no_image_is_sent_but_an_image_of_the_run(run: Path, tmp_path: Path) -> None:
     here = Path(shutil.copytree(run, tmp_path / "run"))
     secret = tmp_path / "secret.txt"
     secret.write_text("hunter2")
@@ -135,7 +135,7 @@ def test_ten_thousand_requests_leave_the_server_as_it_was(visitor: Visitor) -> N
     assert open_files() <= before + 2
 
 
-def test_a_trace_comes_with_its_picture_rules_and_label(visitor: Visitor) -> None:
+def test_a_trace_comes_with_its_image_rules_and_label(visitor: Visitor) -> None:
     dropped = visitor.ask("/api/traces?fate=dropped&rule=wrong_answer&limit=3")[1]["rows"]
     trace = visitor.ask(f"/api/traces/{dropped[0]['id']}")[1]
     assert trace["question"] and trace["gold"] and trace["label"] is None

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from worlds.run_fixtures import picture
+from worlds.run_fixtures import make_image
 
 from distill.artifacts.journal import write_jsonl
 from distill.artifacts.layout import PREDICTIONS, RECIPE
@@ -25,7 +25,7 @@ def test_replies_are_shown_without_images_where_their_source_is_gone(tmp_path: P
 def test_images_are_those_of_the_evaluation_that_was_made_last(tmp_path: Path) -> None:
     students = Students(tmp_path)
     for number, name in enumerate(("first", "second")):
-        row = {"image": picture(tmp_path, number).path, "question": f"How many, {name}?", "answer": "1"}
+        row = {"image": make_image(tmp_path, number).path, "question": f"How many, {name}?", "answer": "1"}
         write_jsonl(tmp_path / f"{name}.jsonl", [row])
         settings = f'[data.{name}]\nsource = "{name}.jsonl"\n[eval]\ndata = "{name}"\n'
         (tmp_path / RECIPE).write_text(settings, encoding="utf-8")

@@ -70,7 +70,7 @@ def test_a_trace_tells_what_became_of_it_in_the_student(tmp_path: Path) -> None:
     Manifest(stage="train", fingerprint="x", fields=fields).write(run / "train" / "first")
     (run / scores.FOLDER).mkdir()
     with (run / scores.FOLDER / "structured.jsonl").open("wb") as journal:
-        for view, values in ((scores.PICTURE, [-0.1, -0.1]), (scores.BLIND, [-3.0, -0.1])):
+        for view, values in ((scores.WITH_IMAGE, [-0.1, -0.1]), (scores.BLIND, [-3.0, -0.1])):
             scored = scores.ScoredText(
                 "two dots", np.array([[1], [2]], "i4"), np.array(values, "f4")[:, None], np.array([3, 8], "i4")
             )

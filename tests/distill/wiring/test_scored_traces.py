@@ -24,7 +24,7 @@ from distill.recipe.recipe import Recipe
 from distill.trace_records import scores
 from distill.types import Progress
 from distill.wiring.scored_traces import note_scorers, reuse_scores, score_stages
-from teacher.score import EMPTY, NO_PICTURE, GivenText, score_texts
+from teacher.score import EMPTY, NO_IMAGE, GivenText, score_texts
 
 STAGE = '[[stages]]\nname = "reason"\ndata = "traces"\ntrain = ["language"]\n[stages.visual]\n'
 QUESTIONS = 6
@@ -73,7 +73,7 @@ def scoring(tmp_path: Path) -> Iterator[Scoring]:
         yield Scoring(world, url)
 
 
-def test_each_trace_is_scored_with_and_without_its_picture_once(scoring: Scoring) -> None:
+def test_each_trace_is_scored_with_and_without_its_image_once(scoring: Scoring) -> None:
     before = scoring.asked()
     scoring.score()
     assert scoring.asked() - before == 2 * QUESTIONS == len(scoring.lines())
@@ -156,7 +156,7 @@ def test_an_incomplete_journal_gets_the_scores_that_another_run_has_more(scoring
     assert copy.read_bytes() == before and journal.read_bytes() == b"".join(lines)
 
 
-def test_traces_without_text_or_picture_are_left_out(scoring: Scoring) -> None:
+def test_traces_without_text_or_image_are_left_out(scoring: Scoring) -> None:
     recipe = scoring.recipe()
     sample = next(iter(sample_files.read_samples(scoring.run / "generate" / SAMPLES)))
     texts = [
@@ -166,7 +166,7 @@ def test_traces_without_text_or_picture_are_left_out(scoring: Scoring) -> None:
         GivenText(trace="d", sample=sample, text="word " * 500),
     ]
     failed = score_texts(recipe, recipe.teachers[0], texts, scoring.run / "score", top_k=2)
-    assert failed == {EMPTY: 2, NO_PICTURE: 2} and len(scoring.lines()) == 4
+    assert failed == {EMPTY: 2, NO_IMAGE: 2} and len(scoring.lines()) == 4
     assert {scores.decode(line).ids.shape[1] for line in scoring.lines()} == {3}
 
 
@@ -178,7 +178,7 @@ def test_traces_of_which_none_can_be_scored_stop_the_stage(scoring: Scoring) -> 
         scoring.score()
 
 
-def test_explain_shows_the_words_that_need_the_picture(scoring: Scoring) -> None:
+def test_explain_shows_the_words_that_need_the_image(scoring: Scoring) -> None:
     scoring.score()
     trace = scoring.world.ids()[0]
     assert not visual_weights(scoring.run, trace)  # no stage has learned with them

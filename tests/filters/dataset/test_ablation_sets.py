@@ -90,7 +90,7 @@ def test_the_seed_chooses_and_nothing_else_does(tmp_path):
     assert found[0] == found[1] != found[2]
 
 
-def test_unreadable_pictures_are_in_no_arm(tmp_path):
+def test_unreadable_images_are_in_no_arm(tmp_path):
     traces = world(tmp_path)
     (tmp_path / "pictures" / "00000.png").unlink()
     apply(recipe(tmp_path), tmp_path / "run")

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from worlds.run_fixtures import generate_folder, picture, recipe, sample, trace
+from worlds.run_fixtures import generate_folder, make_image, recipe, sample, trace
 
 from distill.artifacts.integrity import require_finished
 from distill.data.images.image_files import sha256
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.usefixtures("short_report")
 KEEP_ALL = "[filter]\nrules = []\n"
 
 
-def test_filtering_writes_what_the_recipe_asks_for_and_uses_its_pictures_again(tmp_path):
-    asked = sample("How many?", "4", images=[picture(tmp_path, 1)])
+def test_filtering_writes_what_the_recipe_asks_for_and_uses_its_images_again(tmp_path):
+    asked = sample("How many?", "4", images=[make_image(tmp_path, 1)])
     generate_folder(tmp_path / "run", [asked], [trace(asked)])
     wanted = f'{KEEP_ALL}exports = ["llava", "webdataset"]\n'
     manifest = apply(recipe(tmp_path, wanted), tmp_path / "run")
@@ -44,7 +44,7 @@ def test_a_misspelt_format_is_an_error_with_the_nearest_one(tmp_path):
 
 
 def test_another_card_or_export_makes_nothing_stale_and_measures_nothing(tmp_path):
-    asked = sample("How many?", "4", images=[picture(tmp_path, 1)])
+    asked = sample("How many?", "4", images=[make_image(tmp_path, 1)])
     generate_folder(tmp_path / "run", [asked], [trace(asked)])
     before = apply(recipe(tmp_path, KEEP_ALL), tmp_path / "run")
     wanted = f'{KEEP_ALL}exports = ["llava"]\n[filter.card]\nlicense = "cc-by-4.0"\n'
@@ -59,7 +59,7 @@ def test_another_card_or_export_makes_nothing_stale_and_measures_nothing(tmp_pat
 
 def test_an_own_export_that_fails_on_all_examples_leaves_the_stage_finished(tmp_path):
     """The dataset does not depend on it, and a stage that trains on the dataset goes on."""
-    asked = sample("How many?", "4", images=[picture(tmp_path, 1)])
+    asked = sample("How many?", "4", images=[make_image(tmp_path, 1)])
     generate_folder(tmp_path / "run", [asked], [trace(asked)])
     before = apply(recipe(tmp_path, KEEP_ALL), tmp_path / "run")
     form = "from filters.dataset.export_formats import ExportFormat\n"

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
-from worlds.run_fixtures import generate_folder, picture, recipe, sample, trace
+from worlds.run_fixtures import generate_folder, make_image, recipe, sample, trace
 
 from distill import cli
 from distill.data.images.image_files import sha256
@@ -47,9 +47,9 @@ def photograph(folder: Path) -> ImageRef:
 def run(tmp_path_factory):
     """A filtered run: questions about two images, one, a photograph and none, some of them full of marks."""
     folder = tmp_path_factory.mktemp("world")
-    shared = picture(folder, 1)
+    shared = make_image(folder, 1)
     samples = [
-        sample("Count both.", "4", images=[shared, picture(folder, 2)]),
+        sample("Count both.", "4", images=[shared, make_image(folder, 2)]),
         sample("What is it?", "4", images=[shared], domain="charts"),
         sample(HOSTILE, "4", images=[photograph(folder)]),
         sample(f"{HOSTILE} Or none?", "4"),
@@ -92,11 +92,11 @@ def test_every_file_is_named_with_its_examples_and_no_path_is_absolute(run, expo
         assert str(run.parent).encode() not in path.read_bytes()
 
 
-def test_pictures_lie_there_once_under_names_made_from_their_content(exported):
+def test_images_lie_there_once_under_names_made_from_their_content(exported):
     folder, _ = exported
-    pictures = sorted((folder / "images").rglob("*.*"))
-    assert sorted(path.suffix for path in pictures) == [".jpg", ".png", ".png"]
-    for path in pictures:
+    images = sorted((folder / "images").rglob("*.*"))
+    assert sorted(path.suffix for path in images) == [".jpg", ".png", ".png"]
+    for path in images:
         assert sha256(path.read_bytes()).startswith(path.stem) and path.parent.name == path.stem[:2]
 
 
@@ -124,7 +124,7 @@ def test_llava_keeps_every_conversation_as_it_is_written(run, exported):
     assert sum("image" not in row for row in rows) == 2
 
 
-def test_llama_factory_finds_as_many_marks_as_pictures_in_the_file_that_its_index_names(run, exported, tmp_path):
+def test_llama_factory_finds_as_many_marks_as_images_in_the_file_that_its_index_names(run, exported, tmp_path):
     """By data/README.md of LLaMA-Factory: roles take turns, media are found below dataset_dir, counts are equal."""
     import datasets
 
@@ -148,7 +148,7 @@ def test_llama_factory_finds_as_many_marks_as_pictures_in_the_file_that_its_inde
         assert bare == [without_its_tags(message["content"], "llama-factory") for message in example.messages]
 
 
-def test_ms_swift_finds_no_mark_of_its_own_but_the_pictures(run, exported, tmp_path):
+def test_ms_swift_finds_no_mark_of_its_own_but_the_images(run, exported, tmp_path):
     """By Custom-dataset.md of ms-swift: text is cut at special tokens, and each <image> takes the next image."""
     import datasets
 
@@ -190,7 +190,7 @@ def test_a_tar_holds_examples_as_neighbours_with_unchanged_text_and_nothing_of_t
     assert sorted(seen) == sorted(known)
 
 
-def test_webdataset_reads_every_example_and_its_pictures(run, exported):
+def test_webdataset_reads_every_example_and_its_images(run, exported):
     webdataset = pytest.importorskip("webdataset")
     folder, _ = exported
     tars = sorted(str(path) for path in (folder / "webdataset").glob("*.tar"))
@@ -202,7 +202,7 @@ def test_webdataset_reads_every_example_and_its_pictures(run, exported):
     assert found == sizes
 
 
-def test_datasets_reads_a_series_of_tars_with_its_pictures(exported, tmp_path):
+def test_datasets_reads_a_series_of_tars_with_its_images(exported, tmp_path):
     import datasets
 
     folder, files = exported
@@ -243,7 +243,7 @@ def test_a_second_export_has_the_same_bytes(run, exported, tmp_path):
     assert digests(tmp_path / "again") == digests(folder)
 
 
-def test_unchanged_pictures_are_linked_and_forgotten_ones_go(run, tmp_path):
+def test_unchanged_images_are_linked_and_forgotten_ones_go(run, tmp_path):
     dataset, folder = run / "filter/dataset", tmp_path / "exports"
     exports.write(dataset, folder, formats(["llava"]), name="run")
     places = {path.name: path.stat().st_ino for path in (folder / "images").rglob("*.*")}
@@ -260,7 +260,7 @@ def test_unchanged_pictures_are_linked_and_forgotten_ones_go(run, tmp_path):
     assert exports.write(dataset, folder, formats([]), name="run") == {} and not folder.exists()
 
 
-def test_where_links_are_refused_pictures_are_written(run, tmp_path, monkeypatch):
+def test_where_links_are_refused_images_are_written(run, tmp_path, monkeypatch):
     exports.write(run / "filter/dataset", tmp_path / "one", formats(["llava"]), name="run")
 
     def refuse(*_: object) -> None:
@@ -407,13 +407,13 @@ def test_the_folder_of_the_terminal_is_no_new_folder(run, tmp_path, monkeypatch)
         exports.export(run, ALL, Path())
 
 
-def test_examples_with_many_pictures_have_a_series_whose_name_fits(run, tmp_path):
+def test_examples_with_many_images_have_a_series_whose_name_fits(run, tmp_path):
     example = next(one for one in originals(run).values() if len(one.pictures) == 2)
     first, second = example.pictures
     mixed = [first, replace(second, suffix=".jpg")] * 80
     shards = Shards(tmp_path / "shards")
-    for pictures in ([first] * 70, [first] * 70, [first] * 71, mixed, [*mixed, first]):
-        shards.add(replace(example, pictures=tuple(pictures)))
+    for images in ([first] * 70, [first] * 70, [first] * 71, mixed, [*mixed, first]):
+        shards.add(replace(example, pictures=tuple(images)))
     shards.close()
     files = list(shards.files.items())
     assert files[:2] == [("png70-00000.tar", 2), ("png71-00000.tar", 1)]
@@ -423,7 +423,7 @@ def test_examples_with_many_pictures_have_a_series_whose_name_fits(run, tmp_path
 
 
 def test_the_guide_says_which_files_hold_no_weights(tmp_path):
-    samples = [sample(f"What is it, {number}?", "4", images=[picture(tmp_path, number)]) for number in range(3)]
+    samples = [sample(f"What is it, {number}?", "4", images=[make_image(tmp_path, number)]) for number in range(3)]
     generate_folder(tmp_path / "run", samples, [trace(one, "4", "Two and two.") for one in samples])
     weight = f"CASE WHEN sample_id = '{samples[0].id}' THEN 2.5 ELSE 1.0 END"
     for settings, said in ((f'select.weight = "{weight}"\n', True), ("", False)):

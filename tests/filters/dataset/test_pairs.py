@@ -39,7 +39,9 @@ def world(folder: Path) -> None:
     """Four questions: one with a close wrong trace and a far one, one without, one with none right, one too far."""
     samples, traces = [], []
     for number in range(4):
-        asked = fixtures.sample(f"Question {number}?", str(number), images=[fixtures.picture(folder / "p", number)])
+        asked = fixtures.sample(
+            f"Question {number}?", str(number), images=[fixtures.make_image(folder / "p", number)]
+        )
         samples.append(asked)
         right, wrong = str(number), str(number + 1)
         good = fixtures.trace(asked, right, steps(number, 9), k=0)

@@ -10,7 +10,7 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from worlds.run_fixtures import generate_folder, picture, recipe, sample, trace
+from worlds.run_fixtures import generate_folder, make_image, recipe, sample, trace
 
 from distill.artifacts.manifest import Manifest, fingerprint
 from distill.data.images.image_files import sha256
@@ -32,7 +32,9 @@ KEEP_ALL = "[filter]\nrules = []\n"
 @pytest.fixture
 def world(tmp_path):
     """One question with two images, a correct and a wrong trace, and one question without gold or image."""
-    first = sample("Count  both.", "4", "four", images=[picture(tmp_path, 1), picture(tmp_path, 2)], domain="scenes")
+    first = sample(
+        "Count  both.", "4", "four", images=[make_image(tmp_path, 1), make_image(tmp_path, 2)], domain="scenes"
+    )
     second = sample("What is it?", domain="")
     traces = [
         trace(first, "four", " Two and two. \n", k=0),
@@ -48,7 +50,7 @@ def rows_of(run):
     return [row for path in files for row in pq.read_table(path).to_pylist()]
 
 
-def test_load_dataset_opens_the_folder_and_decodes_the_pictures(world):
+def test_load_dataset_opens_the_folder_and_decodes_the_images(world):
     import datasets
 
     tmp_path, first, *_ = world
@@ -99,7 +101,7 @@ def test_rows_come_in_the_order_of_question_and_trace(world):
     assert keys == sorted(keys) and len(keys) == 3
 
 
-def test_pictures_that_decoders_read_differently_are_stored_upright(tmp_path):
+def test_images_that_decoders_read_differently_are_stored_upright(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6
     buffer = io.BytesIO()
@@ -114,7 +116,7 @@ def test_pictures_that_decoders_read_differently_are_stored_upright(tmp_path):
         assert stored.size == (10, 30)
 
 
-def test_a_question_whose_picture_is_gone_is_dropped_and_counted(world):
+def test_a_question_whose_image_is_gone_is_dropped_and_counted(world):
     tmp_path, first, _, traces = world
     Path(first.images[1].path).unlink()
     manifest = apply(recipe(tmp_path, KEEP_ALL), tmp_path / "run")
@@ -127,7 +129,7 @@ def test_a_question_whose_picture_is_gone_is_dropped_and_counted(world):
 
 
 def test_large_datasets_are_cut_into_files(tmp_path, monkeypatch):
-    samples = [sample(f"Question {number}?", "4", images=[picture(tmp_path, number)]) for number in range(5)]
+    samples = [sample(f"Question {number}?", "4", images=[make_image(tmp_path, number)]) for number in range(5)]
     traces = [trace(item) for item in samples]
     generate_folder(tmp_path / "run", samples, traces)
     apply(recipe(tmp_path), tmp_path / "run")
@@ -183,8 +185,8 @@ def test_a_gold_answer_within_the_tolerance_is_the_one_that_is_taught():
     assert found["answer"] == "20"
 
 
-def test_a_limit_is_met_by_other_questions_where_pictures_are_gone(tmp_path):
-    samples = [sample(f"Question {number}?", "4", images=[picture(tmp_path, number)]) for number in range(30)]
+def test_a_limit_is_met_by_other_questions_where_images_are_gone(tmp_path):
+    samples = [sample(f"Question {number}?", "4", images=[make_image(tmp_path, number)]) for number in range(30)]
     generate_folder(tmp_path / "run", samples, [trace(item) for item in samples])
     for item in samples[::3]:
         Path(item.images[0].path).unlink()
@@ -196,7 +198,7 @@ def test_a_limit_is_met_by_other_questions_where_pictures_are_gone(tmp_path):
 
 
 def test_rows_come_in_the_order_of_the_curriculum(tmp_path):
-    samples = [sample(f"Question {number}?", "4", images=[picture(tmp_path, number)]) for number in range(9)]
+    samples = [sample(f"Question {number}?", "4", images=[make_image(tmp_path, number)]) for number in range(9)]
     traces = [trace(item, "4", "so " * (3 + number * 7 % 9)) for number, item in enumerate(samples)]
     generate_folder(tmp_path / "run", samples, traces)
     apply(recipe(tmp_path, f'{KEEP_ALL}[filter.select]\ncurriculum = ["-rationale_tokens"]\n'), tmp_path / "run")
@@ -205,7 +207,7 @@ def test_rows_come_in_the_order_of_the_curriculum(tmp_path):
 
 
 def test_rows_weigh_what_an_expression_over_their_signals_says(tmp_path):
-    samples = [sample(f"Question {number}?", "4", images=[picture(tmp_path, number)]) for number in range(4)]
+    samples = [sample(f"Question {number}?", "4", images=[make_image(tmp_path, number)]) for number in range(4)]
     traces = [trace(item, "4", "so " * (3 + number)) for number, item in enumerate(samples)]
     generate_folder(tmp_path / "run", samples, traces)
     weight = (
@@ -217,7 +219,7 @@ def test_rows_weigh_what_an_expression_over_their_signals_says(tmp_path):
 
 
 def test_a_weight_that_fails_on_a_value_names_the_expression_and_the_value(tmp_path):
-    item = sample("Question?", "4", images=[picture(tmp_path, 0)])
+    item = sample("Question?", "4", images=[make_image(tmp_path, 0)])
     generate_folder(tmp_path / "run", [item], [trace(item, "4", "so so so")])
     with pytest.raises(RecipeError, match=r"filter.select.weight = 'teacher::double': Conversion Error: .*try_cast"):
         apply(recipe(tmp_path, f'{KEEP_ALL}[filter.select]\nweight = "teacher::double"\n'), tmp_path / "run")

@@ -7,7 +7,7 @@ import orjson
 import pytest
 from faults.diagnosed_runs import SETTINGS, Asked, diagnosed, wrong
 from worlds import run_fixtures
-from worlds.run_fixtures import picture, sample
+from worlds.run_fixtures import make_image, sample
 
 from distill.data.sample_files import write_samples
 from distill.types import ImageRef, Sample, Trace
@@ -188,7 +188,7 @@ def test_replies_that_go_on_after_their_answer_need_a_stop_and_no_larger_limit(t
 @pytest.mark.parametrize(("tokens", "name"), [(1, "images_coarse"), (0, "images_unseen"), (64, "")])
 def test_prompts_with_few_image_tokens_explain_wrong_answers(tmp_path: Path, tokens: int, name: str) -> None:
     def shown(asked: list[Sample]) -> list[Sample]:
-        return [replace(one, images=(picture(tmp_path, n),)) for n, one in enumerate(asked)]
+        return [replace(one, images=(make_image(tmp_path, n),)) for n, one in enumerate(asked)]
 
     def often_wrong(_: Sample, written: Trace) -> Trace:
         told = replace(written, usage=replace(written.usage, image=tokens))

@@ -3,7 +3,7 @@
 import orjson
 import pyarrow.parquet as pq
 import pytest
-from worlds.run_fixtures import generate_folder, picture, recipe, sample, trace
+from worlds.run_fixtures import generate_folder, make_image, recipe, sample, trace
 
 from distill.commands.status import warnings
 from filters.apply import apply
@@ -111,8 +111,8 @@ def test_questions_without_a_gold_answer_have_no_undecided_answers(tmp_path, sig
     assert "undecided" not in summary
 
 
-def test_test_pictures_under_other_questions_are_noted_with_what_follows(tmp_path):
-    shown = [picture(tmp_path / "images", number, 48) for number in range(3)]
+def test_test_images_under_other_questions_are_noted_with_what_follows(tmp_path):
+    shown = [make_image(tmp_path / "images", number, 48) for number in range(3)]
     rows = [{"image": one.path, "question": "What is to the left of it?", "answer": "x"} for one in shown[:2]]
     (tmp_path / "test.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     asked = [sample("How many towers are red?", "4", images=[one]) for one in shown]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from PIL import Image
-from worlds import chart_pictures as charts
+from worlds import chart_images as charts
 
 from distill.errors import ImageError
 from filters.matching import image_compare, image_match
@@ -90,19 +90,19 @@ def test_faint_writing_makes_another_image_too():
         assert found(charts.png(one), charts.png(charts.resized(one, 0.8, "box")))
 
 
-def test_a_part_of_a_picture_or_another_shape_is_another_picture():
+def test_a_part_of_a_image_or_another_shape_is_another_image():
     image = charts.paint(charts.imagine(np.random.default_rng(6), "bar", (400, 300)))
     assert not same(charts.png(image), charts.png(image.crop((20, 15, 400, 300))))
     assert not same(charts.png(image), charts.png(image.resize((400, 240))))
     assert not same(charts.png(image), charts.png(image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)))
 
 
-def test_a_grey_file_of_a_grey_picture_is_the_same():
+def test_a_grey_file_of_a_grey_image_is_the_same():
     image = charts.paint(charts.imagine(np.random.default_rng(7), "table", (400, 300)))
     assert found(charts.png(image), charts.jpeg(image.convert("L"), 70))
 
 
-def test_it_does_not_matter_which_picture_comes_first():
+def test_it_does_not_matter_which_image_comes_first():
     for image, rng in drawn(8, 6):
         copy = charts.resaved(charts.resized(image, 0.7, "box"), rng, low=30)[0]
         original = charts.png(image)
@@ -111,7 +111,7 @@ def test_it_does_not_matter_which_picture_comes_first():
         )
 
 
-def test_a_large_picture_is_compared_in_strips_with_the_same_result(monkeypatch):
+def test_a_large_image_is_compared_in_strips_with_the_same_result(monkeypatch):
     image = charts.paint(charts.imagine(np.random.default_rng(9), "scatter", (400, 300)))
     files = charts.png(image), charts.jpeg(image, 50)
     whole = image_compare.image_difference(*files, max_pixels=LIMIT)
@@ -122,7 +122,7 @@ def test_a_large_picture_is_compared_in_strips_with_the_same_result(monkeypatch)
     assert parts.common == pytest.approx(whole.common, abs=0.02)
 
 
-def test_plain_pictures_are_proposed_by_equal_pixels_only():
+def test_plain_images_are_proposed_by_equal_pixels_only():
     white, red = (Image.new("RGB", (64, 48), colour) for colour in ("white", "red"))
     seen = looks(charts.png(white), charts.png(red), charts.webp(white, 60, lossless=True))
     assert all(look.flat for look in seen)
@@ -130,7 +130,7 @@ def test_plain_pictures_are_proposed_by_equal_pixels_only():
     assert image_match.cluster_images(seen, lambda pairs: [True for _ in pairs]) == [0, 1, 0]
 
 
-def test_a_file_that_is_no_picture_is_an_error():
+def test_a_file_that_is_no_image_is_an_error():
     with pytest.raises(ImageError):
         image_match.hash_image(b"no picture", max_pixels=LIMIT)
     with pytest.raises(ImageError):

@@ -59,7 +59,7 @@ def test_the_funnel_is_shown_overall_and_by_teacher_and_domain(text):
     assert ["charts", "12", "9", "6", "3", "3"] in [row[:6] for row in rows]
 
 
-def test_examples_show_pictures_values_and_every_rule(text):
+def test_examples_show_images_values_and_every_rule(text):
     assert text.count('class="pixelated"') >= 6 + 3 * 5
     for name in ("incomplete", "wrong_answer", "bad_format", "repetition", "exact_duplicate"):
         assert f'id="rule-{name}"' in text
@@ -76,7 +76,7 @@ def test_text_of_teachers_is_escaped(tmp_path):
     assert "Is &lt;b&gt; &amp; &#39;c&#39; bold?" in text
 
 
-def test_questions_without_gold_and_pictures_have_a_page_too(tmp_path):
+def test_questions_without_gold_and_images_have_a_page_too(tmp_path):
     asked = sample("What is this?", domain="")
     generate_folder(tmp_path / "run", [asked], [trace(asked, "a cat")])
     apply(recipe(tmp_path), tmp_path / "run")
@@ -85,7 +85,7 @@ def test_questions_without_gold_and_pictures_have_a_page_too(tmp_path):
 
 
 @pytest.mark.parametrize(("room", "opens"), [(3_200_000, True), (150_000, False)])
-def test_pictures_open_at_full_size_as_long_as_the_page_has_room(tmp_path, monkeypatch, room, opens):
+def test_images_open_at_full_size_as_long_as_the_page_has_room(tmp_path, monkeypatch, room, opens):
     monkeypatch.setattr(examples, "PAGE_BYTES", room)
     shown = report_worlds.photographs(tmp_path / "pictures", 6, side=900)
     samples = [sample(f"What is in picture {n}?", "a flower", images=[ref]) for n, ref in enumerate(shown)]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
-from worlds.run_fixtures import generate_folder, picture, recipe, sample, small_world, trace
+from worlds.run_fixtures import generate_folder, make_image, recipe, sample, small_world, trace
 
 from distill.artifacts.manifest import Manifest
 from distill.recipe.recipe import Recipe
@@ -131,7 +131,7 @@ def compare(run, values, tmp_path):
 
 
 def two_teachers(tmp_path, questions=40):
-    samples = [sample(f"How many dots, {n}?", "4", images=[picture(tmp_path, n)]) for n in range(questions)]
+    samples = [sample(f"How many dots, {n}?", "4", images=[make_image(tmp_path, n)]) for n in range(questions)]
     traces = [trace(one, "4", f"Four of them, {one.id}.", teacher=name) for one in samples for name in ("a", "b")]
     generate_folder(tmp_path / "run", samples, traces)
     apply(recipe(tmp_path, "[filter]\nrules = []\n"), tmp_path / "run")
@@ -196,7 +196,7 @@ def test_without_fit_the_page_says_how_to_get_it(run):
 
 
 def test_tokens_for_a_kept_trace_are_those_of_all_replies_of_the_teacher(tmp_path):
-    samples = [sample(f"How many dots, {n}?", "4", images=[picture(tmp_path, n)]) for n in range(6)]
+    samples = [sample(f"How many dots, {n}?", "4", images=[make_image(tmp_path, n)]) for n in range(6)]
     traces = [trace(one, "4", f"Four of them, {one.id}.") for one in samples]
     traces = [replace(one, outcome="error") if place < 4 else one for place, one in enumerate(traces)]
     generate_folder(tmp_path / "run", samples, traces)
@@ -258,8 +258,8 @@ data = "test"
 """
 
 
-def test_only_a_question_with_its_picture_is_called_a_leak(tmp_path):
-    shown = [picture(tmp_path, n, size=48) for n in range(3)]
+def test_only_a_question_with_its_image_is_called_a_leak(tmp_path):
+    shown = [make_image(tmp_path, n, size=48) for n in range(3)]
     samples = [
         sample("How many red dots are there?", "4", images=[shown[0]]),
         sample("How many red dots are there?", "4", images=[shown[1]]),

@@ -8,7 +8,7 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from worlds import chart_pictures as charts
+from worlds import chart_images as charts
 from worlds import run_fixtures
 
 from distill.data.images.image_files import sha256
@@ -34,7 +34,7 @@ class World:
         self.out = folder / "questions"
         self.shown = []
 
-    def picture(self, data):
+    def make_image(self, data):
         path = self.folder / f"{len(self.shown)}.img"
         path.write_bytes(data)
         self.shown.append(path)
@@ -72,7 +72,7 @@ def library(world):
     """A chart, two copies of it, another chart."""
     first, other = image(0), image(1, "pie")
     return [
-        world.picture(data)
+        world.make_image(data)
         for data in (
             charts.png(first),
             charts.jpeg(first, 70),
@@ -107,7 +107,7 @@ def test_closing_marks_of_other_scripts_make_no_other_question(closed):
     assert key("What is 5!?") == key("What is 5!") != key("What is 5?")
 
 
-def test_the_same_question_about_a_copy_of_the_picture_repeats_the_smallest_id(world, library):
+def test_the_same_question_about_a_copy_of_the_image_repeats_the_smallest_id(world, library):
     png, jpeg, webp, other = library
     rows = world.write(
         [
@@ -125,7 +125,7 @@ def test_the_same_question_about_a_copy_of_the_picture_repeats_the_smallest_id(w
     assert {row["question_state"] for row in rows.values()} == {"ok"}
 
 
-def test_all_pictures_must_be_the_same_and_in_order(world, library):
+def test_all_images_must_be_the_same_and_in_order(world, library):
     png, jpeg, _, other = library
     rows = world.write(
         [
@@ -164,14 +164,14 @@ def test_other_options_are_another_question(world, library):
     assert [rows[name]["question_duplicate_of"] for name in "abc"] == [None, None, "a"]
 
 
-def test_questions_without_pictures_are_compared_by_their_text(world):
+def test_questions_without_images_are_compared_by_their_text(world):
     rows = world.write([ask("a", "Two and two?"), ask("b", "two and  two"), ask("c", "Two and three?")])
     assert rows["b"]["question_duplicate_of"] == "a" and rows["c"]["question_duplicate_of"] is None
     assert rows["a"]["question_picture_cluster"] is None and rows["a"]["question_pictures"] == 0
 
 
-def test_a_picture_that_cannot_be_decoded_is_undecidable_and_leaves_the_others_alone(world, library):
-    broken = world.picture(b"no picture at all")
+def test_a_image_that_cannot_be_decoded_is_undecidable_and_leaves_the_others_alone(world, library):
+    broken = world.make_image(b"no picture at all")
     rows = world.write(
         [
             ask("a", "Why?", broken),
@@ -184,7 +184,7 @@ def test_a_picture_that_cannot_be_decoded_is_undecidable_and_leaves_the_others_a
     assert [rows[name]["question_duplicate_of"] for name in "abcd"] == [None, None, "b", None]
 
 
-def test_a_picture_that_was_missing_is_looked_at_when_it_is_back(world, library):
+def test_a_image_that_was_missing_is_looked_at_when_it_is_back(world, library):
     samples = [ask("a", "Why?", library[0]), ask("b", "Why?", library[1])]
     path = world.shown[1]
     data = path.read_bytes()
@@ -221,7 +221,7 @@ def test_the_table_says_the_same_whatever_the_order_the_partitions_and_the_worke
         assert world.bytes == first
 
 
-def test_each_picture_is_looked_at_once_and_nothing_again(world, library, seen):
+def test_each_image_is_looked_at_once_and_nothing_again(world, library, seen):
     samples = [ask(f"{number:02d}", f"Question {number}?", library[number % 3]) for number in range(12)]
     world.write(samples)
     # The lossless copy has the pixels of the original, so that one comparison is enough.
@@ -286,7 +286,7 @@ def test_the_rows_are_in_the_order_of_their_ids_and_have_the_documented_columns(
 
 
 def test_the_filter_drops_traces_of_a_repeated_question(tmp_path):
-    shown = run_fixtures.picture(tmp_path / "pictures", 1, size=64)
+    shown = run_fixtures.make_image(tmp_path / "pictures", 1, size=64)
     resaved = tmp_path / "pictures" / "resaved.png"
     with Image.open(shown.path) as opened:
         opened.save(resaved, compress_level=1)

@@ -252,7 +252,7 @@ def test_more_of_each_teacher_keeps_what_was_measured(tmp_path: Path) -> None:
     assert not set(first.asked) & set(second.asked) and len(second.asked) == 6
 
 
-def test_a_trace_whose_picture_could_not_be_read_is_measured_again(tmp_path: Path) -> None:
+def test_a_trace_whose_image_could_not_be_read_is_measured_again(tmp_path: Path) -> None:
     found = items(4)
 
     def blind(pairs: list[tuple[Sample, Trace]]) -> list[dict[str, Any]]:

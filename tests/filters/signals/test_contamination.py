@@ -11,7 +11,7 @@ import pytest
 from faults.planted_leaks import RECIPE, plant
 from faults.question_edits import OTHER_WORDS
 from PIL import Image, ImageDraw
-from worlds.run_fixtures import default, generate_folder, picture, sample, small_world, trace
+from worlds.run_fixtures import default, generate_folder, make_image, sample, small_world, trace
 from worlds.run_fixtures import recipe as recipe_of
 
 from distill.answers import verdicts
@@ -60,7 +60,7 @@ def resaved(folder, ref, name="again.bmp"):
 @pytest.fixture
 def world(tmp_path):
     """A test set of one question about an image and one without; another image."""
-    shown, other = picture(tmp_path, 1, 64), picture(tmp_path, 2, 64)
+    shown, other = make_image(tmp_path, 1, 64), make_image(tmp_path, 2, 64)
     words = "A farmer has 12 cows and 7 goats that eat hay. How much hay do the animals of the farmer eat in a week?"
     asked = ("What is the total of all bars?", "31", "00001.png")
     recipe = recipe_with(tmp_path, shown=[asked], words=[(words, "90")])
@@ -123,7 +123,7 @@ def test_a_light_edit_is_the_same_question(one, other):
     ],
 )
 def test_what_asks_something_else_is_another_question(one, other):
-    assert not is_same_question(parse_wording(one), parse_wording(other), same_picture=True)
+    assert not is_same_question(parse_wording(one), parse_wording(other), same_image=True)
 
 
 @pytest.mark.parametrize(
@@ -174,11 +174,11 @@ def test_points_of_arabic_and_accents_are_as_good_as_left_out():
     assert tokenize("¿Cuántos años?") == tokenize("Cuantos anos")
 
 
-def test_gold_answers_reveal_an_unknown_synonym_about_the_same_picture():
+def test_gold_answers_reveal_an_unknown_synonym_about_the_same_image():
     one, other = parse_wording("Which grower sold most hay?"), parse_wording("Which farmer sold most hay?")
-    assert is_same_question(one, other, same_picture=True, answers=lambda: "agree")
-    assert not is_same_question(one, other, same_picture=True)
-    assert not is_same_question(one, other, same_picture=True, answers=lambda: "differ")
+    assert is_same_question(one, other, same_image=True, answers=lambda: "agree")
+    assert not is_same_question(one, other, same_image=True)
+    assert not is_same_question(one, other, same_image=True, answers=lambda: "differ")
     assert not is_same_question(one, other, answers=lambda: "unknown")
 
 
@@ -187,7 +187,7 @@ def test_letters_of_other_alphabets_stay_what_they_are():
     assert tokenize("Τι δείχνει;") == ["τι", "δειχνει"]
 
 
-def test_a_pair_a_picture_words_and_nothing_are_four_kinds(world, tmp_path):
+def test_a_pair_a_image_words_and_nothing_are_four_kinds(world, tmp_path):
     recipe, shown, other, words = world
     family = prepare(recipe, tmp_path / "index")
     again = resaved(tmp_path, shown)
@@ -212,7 +212,7 @@ def test_a_pair_a_picture_words_and_nothing_are_four_kinds(world, tmp_path):
     assert measured(family, kinds["none"][0]).get("contamination_sample") is None
 
 
-def test_a_picture_of_one_colour_matches_with_its_question_only_and_a_sparse_page_by_itself(tmp_path):
+def test_a_image_of_one_colour_matches_with_its_question_only_and_a_sparse_page_by_itself(tmp_path):
     page = Image.new("RGB", (700, 1000), "white")
     page.save(tmp_path / "blank.png")
     ImageDraw.Draw(page).text((300, 400), "Total 37", fill="black")
@@ -248,7 +248,7 @@ def test_each_trace_of_a_question_gets_a_row_of_its_own(world, tmp_path):
     assert rows[0] is not rows[1]
 
 
-def test_pictures_are_decoded_only_where_the_recipe_and_the_words_ask_for_it(world, tmp_path):
+def test_images_are_decoded_only_where_the_recipe_and_the_words_ask_for_it(world, tmp_path):
     recipe, shown, _, _ = world
     again = resaved(tmp_path, shown)
     gone = ImageRef(sha256="0" * 64, path=str(tmp_path / "gone.png"))
@@ -273,8 +273,8 @@ def load_with(recipe, settings):
     return load(recipe.path)
 
 
-def test_a_picture_is_looked_at_however_common_the_words_of_its_question_are(tmp_path):
-    shown = picture(tmp_path, 1, 64)
+def test_a_image_is_looked_at_however_common_the_words_of_its_question_are(tmp_path):
+    shown = make_image(tmp_path, 1, 64)
     common = [(f"What is the {letter}{other}x of Kenya?", "1") for letter in "bcdfghjklm" for other in "aeiou"] * 2
     common += [(f"What is the {letter}{other}z of Kenya?", "1") for letter in "bcdfghjklm" for other in "aeiou"]
     asked = ("What is the value of Kenya?", "31", "00001.png")
@@ -287,8 +287,8 @@ def contents(folder):
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
 
 
-def test_a_template_asked_of_many_pictures_is_compared_once(tmp_path, monkeypatch):
-    picture(tmp_path, 1, 64)
+def test_a_template_asked_of_many_images_is_compared_once(tmp_path, monkeypatch):
+    make_image(tmp_path, 1, 64)
     asked = ("How many dots are left of the tallest tower?", "3", "00001.png")
     family = prepare(recipe_with(tmp_path, shown=[asked], words=[("What is it?", "it")]), tmp_path / "index")
     judged = []
@@ -326,7 +326,7 @@ def test_the_index_is_made_again_when_the_test_data_change(world, tmp_path):
     os.utime(shown.path, (1, 1))
     same = prepare(recipe, tmp_path / "index")
     assert same.index_sha256 == first.index_sha256
-    Path(shown.path).write_bytes(Path(picture(tmp_path, 9, 64).path).read_bytes())
+    Path(shown.path).write_bytes(Path(make_image(tmp_path, 9, 64).path).read_bytes())
     pictured = prepare(recipe, tmp_path / "index")
     write(tmp_path / "words.jsonl", [(words, "90"), ("Who was the first?", "Ada")])
     worded = prepare(recipe, tmp_path / "index")
@@ -378,17 +378,17 @@ def test_the_filter_drops_the_traces_of_leaked_questions(tmp_path):
         apply(recipe, tmp_path / "run")
 
 
-def test_a_picture_that_can_be_read_again_is_compared_again(tmp_path):
+def test_a_image_that_can_be_read_again_is_compared_again(tmp_path):
     samples, traces = small_world(tmp_path / "pictures")
     generate_folder(tmp_path / "run", samples, traces)
     resaved(tmp_path, samples[2].images[0])
     row = {"question": samples[2].question, "answer": "2", "image": "again.bmp"}
     (tmp_path / "test.jsonl").write_bytes(orjson.dumps(row))
     recipe = recipe_of(tmp_path, '[data.test]\nsource = "test.jsonl"\n[filter]\nworkers = 1\n')
-    picture_file = Path(samples[2].images[0].path)
-    picture_file.rename(tmp_path / "away.png")
+    image_file = Path(samples[2].images[0].path)
+    image_file.rename(tmp_path / "away.png")
     assert apply(recipe, tmp_path / "run").counts["rule.contaminated"] == 0
-    (tmp_path / "away.png").rename(picture_file)
+    (tmp_path / "away.png").rename(image_file)
     again = apply(recipe, tmp_path / "run", fresh=True).counts
     assert (again["rule.contaminated"], again["measured"], again["reused"]) == (4, 4, len(traces) - 4)
     assert apply(recipe, tmp_path / "run", fresh=True).counts["measured"] == 0

@@ -11,7 +11,7 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageDraw, ImageFont
-from worlds.run_fixtures import default, generate_folder, picture, recipe, sample, trace
+from worlds.run_fixtures import default, generate_folder, make_image, recipe, sample, trace
 
 from distill.data.images.image_files import sha256
 from distill.errors import MissingExtra
@@ -56,7 +56,7 @@ def world(tmp_path: Path) -> tuple[Path, dict[str, Sample], list[Trace]]:
     samples = {
         "sum": sample("What do Tea and Bread cost together?", "19", images=[shop]),
         "one": sample("What does Cheese cost?", "19", images=[shop]),
-        "noise": sample("How many dots?", "4", images=[picture(tmp_path / "pictures", 1)]),
+        "noise": sample("How many dots?", "4", images=[make_image(tmp_path / "pictures", 1)]),
         "lost": sample("What does Milk cost?", "3", images=[lost]),
         "text": sample("What is 3 + 4?", "7"),
     }
@@ -167,7 +167,7 @@ def test_only_a_recipe_that_asks_for_the_signal_needs_the_extra(
         registry.build(recipe(tmp_path, RULE))
 
 
-def test_a_picture_that_can_be_read_again_is_read_again(world: tuple[Path, dict[str, Sample], list[Trace]]) -> None:
+def test_a_image_that_can_be_read_again_is_read_again(world: tuple[Path, dict[str, Sample], list[Trace]]) -> None:
     folder, samples, traces = world
     traces = [each for each in traces if each.sample_id in {samples["lost"].id, samples["text"].id}]
     generate_folder(folder / "run", samples.values(), traces)

@@ -13,7 +13,7 @@ from worlds import student_worlds as worlds
 from distill.errors import DataError, ModelError
 from distill.types import ImageRef
 from student.data import collate, encode
-from student.data import images as pictures
+from student.data import images as student_images
 
 PIXELS = 10**6
 
@@ -25,7 +25,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def encoded(model, processor, rows):
     encoder = encode.Encoder.of(model, processor)
-    store = pictures.ImageStore(processor, torch.float32)
+    store = student_images.ImageStore(processor, torch.float32)
     examples = encode.encode(rows, encoder, store, encode.RowLimits(500, PIXELS))
     collator = collate.Collator(
         examples,
@@ -69,8 +69,8 @@ def test_the_model_sees_what_its_own_processor_would_show_it(kind: str, images: 
             {"role": "assistant", "content": [{"type": "text", "text": row.response}]},
         ]
         text = processor.apply_chat_template(turns)
-        pictures = [Image.open(ref.path) for ref in row.images] or None
-        made = processor(text=[text], images=[pictures] if pictures else None, return_tensors="pt")
+        student_images = [Image.open(ref.path) for ref in row.images] or None
+        made = processor(text=[text], images=[student_images] if student_images else None, return_tensors="pt")
         theirs = model(**made, use_cache=False).logits[0]
         ids = examples.rows[place].ids
         length = len(ids)
@@ -81,7 +81,7 @@ def test_the_model_sees_what_its_own_processor_would_show_it(kind: str, images: 
 def test_a_row_that_is_too_long_is_counted_and_never_cut(world: Path, tmp_path: Path):
     _model, processor = worlds.student("siq-vl", world)
     rows = worlds.rows(tmp_path, 5)
-    encoder, store = encode.Encoder(processor, []), pictures.ImageStore(processor, torch.float32)
+    encoder, store = encode.Encoder(processor, []), student_images.ImageStore(processor, torch.float32)
     whole = encode.encode(rows, encoder, store, encode.RowLimits(500, PIXELS))
     limit = sorted(whole.lengths)[2]
     some = encode.encode(rows, encoder, store, encode.RowLimits(limit, PIXELS))
@@ -174,11 +174,11 @@ def test_every_token_of_a_response_is_rationale_answer_or_format(kind: str, worl
 
 def test_images_are_made_smaller_where_that_makes_a_row_fit(world: Path, tmp_path: Path):
     _model, processor = worlds.student("qwen3-vl", world)
-    path = worlds.picture(tmp_path / "large.png", 1, size=64)
+    path = worlds.make_image(tmp_path / "large.png", 1, size=64)
     ref = ImageRef(sha256=hashlib.sha256(path.read_bytes()).hexdigest(), path=str(path))
     large, *rows = worlds.rows(tmp_path, 11)[::5]
     large = replace(large, images=(ref,))
-    encoder, store = encode.Encoder(processor, []), pictures.ImageStore(processor, torch.float32)
+    encoder, store = encode.Encoder(processor, []), student_images.ImageStore(processor, torch.float32)
 
     def read(limit: int, too_long: str) -> encode.Examples:
         return encode.encode([large, *rows], encoder, store, encode.RowLimits(limit, PIXELS, too_long=too_long))
@@ -206,7 +206,7 @@ def test_an_image_that_becomes_too_narrow_for_its_processor_is_no_way_to_make_a_
     ref = ImageRef(sha256=hashlib.sha256(path.read_bytes()).hexdigest(), path=str(path))
     (row,) = worlds.rows(tmp_path, 1)
     text, narrow = replace(row, images=()), replace(row, images=(ref,))
-    encoder, store = encode.Encoder(processor, []), pictures.ImageStore(processor, torch.float32)
+    encoder, store = encode.Encoder(processor, []), student_images.ImageStore(processor, torch.float32)
     whole = encode.RowLimits(500, PIXELS, too_long="shrink_image")
     (limit,) = encode.encode([text], encoder, store, whole).lengths
     found = encode.encode([narrow, text], encoder, store, replace(whole, max_length=limit))
@@ -215,7 +215,7 @@ def test_an_image_that_becomes_too_narrow_for_its_processor_is_no_way_to_make_a_
 
 def test_a_row_whose_images_cannot_take_fewer_tokens_is_dropped(world: Path, tmp_path: Path):
     _model, processor = worlds.student("siq-vl", world)
-    encoder, store = encode.Encoder(processor, []), pictures.ImageStore(processor, torch.float32)
+    encoder, store = encode.Encoder(processor, []), student_images.ImageStore(processor, torch.float32)
     rows = worlds.rows(tmp_path, 2)
     found = encode.encode(rows, encoder, store, encode.RowLimits(10, PIXELS, too_long="shrink_image"))
     assert (len(found), found.shrunk, found.dropped) == (0, 0, Counter(too_long=2))

@@ -20,7 +20,7 @@ from distill.recipe.sections.stages import Preference, Stage
 from distill.recipe.sections.student import Student
 from distill.types import ImageRef, Progress
 from student.data import encode, image_tokens
-from student.data import images as pictures
+from student.data import images as student_images
 from student.data.disk_cache import DATA, INDEX
 from student.models import freeze, inputs
 from student.models.parts import find_parts
@@ -40,7 +40,7 @@ def prepared(kind, world, tmp_path, *, images=2, train=("language",), dtype=torc
     model.to(dtype)
     parts = find_parts(model)
     freeze.prepare(model, parts, train, None)
-    store = pictures.ImageStore(processor, dtype)
+    store = student_images.ImageStore(processor, dtype)
     encoder = encode.Encoder.of(model, processor)
     rows = worlds.rows(tmp_path, 4, images=images)
     return model, parts, store, encoder, rows
@@ -159,7 +159,7 @@ def test_another_projector_or_processor_never_gets_these_tokens(world, tmp_path)
     second = tokens(model, parts, store, encoder, refs, tmp_path).features(refs[0], PIXELS)["pixel_values"]
     torch.testing.assert_close(second, 2 * first)
     store.processor.image_processor.image_std = [1.0, 1.0, 1.0]
-    other = pictures.ImageStore(store.processor, torch.float32)
+    other = student_images.ImageStore(store.processor, torch.float32)
     third = tokens(model, parts, other, encoder, refs, tmp_path).features(refs[0], PIXELS)["pixel_values"]
     assert not torch.allclose(second, third)
 

@@ -18,7 +18,7 @@ from worlds import student_worlds as worlds
 from distill.data.images import image_files
 from distill.errors import ImageError
 from distill.types import ImageRef
-from student.data import images as pictures
+from student.data import images as student_images
 from student.data.disk_cache import DATA, INDEX, DiskCache
 
 PIXELS = 10**6
@@ -45,15 +45,15 @@ def noise(path: Path, size: tuple[int, int], seed: int) -> ImageRef:
     return ImageRef(sha256=image_files.sha256(path.read_bytes()), path=str(path))
 
 
-def planned(processor, refs, dtype=torch.float32, **settings) -> pictures.ImageStore:
-    store = pictures.ImageStore(processor, dtype, **settings)
+def planned(processor, refs, dtype=torch.float32, **settings) -> student_images.ImageStore:
+    store = student_images.ImageStore(processor, dtype, **settings)
     store.prepare(refs, PIXELS)
     return store
 
 
 def made_of(processor, path):
     """What a processor makes of an image and its placeholder."""
-    return processor(text=pictures.image_token(processor), images=[Image.open(path)], return_tensors="pt")
+    return processor(text=student_images.image_token(processor), images=[Image.open(path)], return_tensors="pt")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -101,7 +101,7 @@ def test_pixels_that_go_to_the_device_in_eight_bits_are_normalised_there_to_the_
 
 def test_no_image_gives_no_input(world):
     _, processor = worlds.student("siq-vl", world)
-    assert pictures.ImageStore(processor, torch.float32).join([]) == {}
+    assert student_images.ImageStore(processor, torch.float32).join([]) == {}
 
 
 def test_tiles_of_different_sizes_are_padded_with_zeros_after_normalising(world, refs):
@@ -154,7 +154,7 @@ def test_every_way_of_keeping_images_gives_the_same_batch(settings, world, refs,
         assert torch.equal(batches[0]["pixel_values"], batches[1]["pixel_values"])
 
 
-def test_the_same_picture_is_kept_once(world, refs, tmp_path):
+def test_the_same_image_is_kept_once(world, refs, tmp_path):
     _, processor = worlds.student("siq-vl", world)
     copy = tmp_path / "copy.png"
     copy.write_bytes(Path(refs[0].path).read_bytes())
@@ -237,7 +237,7 @@ def test_unreadable_images_raise_their_reason_at_every_use(world, refs, tmp_path
 
 def test_an_image_is_too_large_whatever_a_stage_before_allowed(world, refs):
     (_, processor), ref = worlds.student("siq-vl", world), refs[0]
-    store = pictures.ImageStore(processor, torch.float32)
+    store = student_images.ImageStore(processor, torch.float32)
     allowed = store.expansion(ref, 10**6)
     with pytest.raises(ImageError, match="more than max_pixels = 10"):
         store.expansion(ref, 10)

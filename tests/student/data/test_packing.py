@@ -11,7 +11,7 @@ import torch
 from worlds import student_worlds as worlds
 
 from student.data import collate, encode, packing
-from student.data import images as pictures
+from student.data import images as student_images
 from student.loss import training_loss
 from student.models import attention, inputs, recurrent
 
@@ -38,7 +38,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def collator(model, processor, rows, *, line_tokens: int | None = None, bounds: bool = False) -> collate.Collator:
     encoder = encode.Encoder.of(model, processor)
-    store = pictures.ImageStore(processor, torch.float32)
+    store = student_images.ImageStore(processor, torch.float32)
     examples = encode.encode(rows, encoder, store, encode.RowLimits(500, 10**6))
     return collate.Collator(
         examples,

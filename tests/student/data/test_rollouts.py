@@ -79,7 +79,7 @@ def test_a_stage_learns_its_teachers_distributions_over_the_replies_of_the_stude
     said = {line["sample_id"]: line["text"] for line in read_jsonl(folder / "eval/predictions.jsonl")}
     assert {row["sample_id"]: row["messages"][-1]["content"] for row in table} == said and len(said) == QUESTIONS
     scored = scored_lines(taught)
-    assert {line["view"] for line in scored} == {scores.PICTURE}
+    assert {line["view"] for line in scored} == {scores.WITH_IMAGE}
     # A reply that holds the mark of an image would be read as one; the student learns no such row either.
     plain = {row["trace_id"] for row in table if "<image>" not in row["messages"][-1]["content"]}
     assert {line["trace"] for line in scored} == plain
@@ -157,7 +157,7 @@ def example(identity: str, ids: list[int], source: str = "traces:rollouts") -> E
 def test_tokens_and_replies_without_a_score_teach_nothing(tmp_path: Path) -> None:
     stage = recipe(tmp_path).stages[1]
     with Journal(tmp_path / "run" / scores.FOLDER / "own-0.jsonl") as journal:
-        for trace, view in (("a", scores.PICTURE), ("b", scores.BLIND)):
+        for trace, view in (("a", scores.WITH_IMAGE), ("b", scores.BLIND)):
             ids = np.array([[1, 1], [2, 5], [3, 3], [4, 9], [5, 5]], np.int32)
             made = scores.ScoredText("abcde", ids, np.zeros(ids.shape, np.float32), np.arange(1, 6, dtype=np.int32))
             journal.append(scores.record_of(trace, trace, view, made))

@@ -97,7 +97,7 @@ def give_scores(folder: Path, *, left_out: int = 0, name: str = "t-0.jsonl") -> 
             text = row["messages"][-1]["content"]
             ids = np.array([[ord(each)] for each in text], np.int32)
             ends = np.arange(1, len(text) + 1, dtype=np.int32)
-            for view in (scores.PICTURE, scores.BLIND):
+            for view in (scores.WITH_IMAGE, scores.BLIND):
                 values = np.array([[-3.0 if view == scores.BLIND and each.isdigit() else -0.5] for each in text])
                 made = scores.ScoredText(text=text, ids=ids, values=values.astype(np.float32), ends=ends)
                 journal.append(scores.record_of(f"{row['trace_id']} {view}", row["trace_id"], view, made))

@@ -203,7 +203,7 @@ def test_many_words_are_no_numbers_to_be_cut():
     assert len(found) == 12
 
 
-def test_what_the_pictures_add_is_counted_on_the_questions_asked_both_ways():
+def test_what_the_images_add_is_counted_on_the_questions_asked_both_ways():
     seen = lines([True, True, True, False, True])
     blind = lines([True, False, False, True])
     found = metrics_without_image(seen, blind)

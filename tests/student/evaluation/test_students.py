@@ -167,8 +167,8 @@ def test_images_and_greedy_settings_reach_the_server_and_the_second_time_no_imag
         evaluate(recipe_of(place, far(url)), place / "run", connect=connect)
         with urllib.request.urlopen(f"{url.removesuffix('/v1')}/seen") as answer:
             bodies = json.loads(answer.read())["bodies"]
-    pictures = [len(body["messages"][-1]["content"]) - 1 for body in bodies]
-    assert set(pictures) == {0, 1} and pictures.count(0) == 12
+    images = [len(body["messages"][-1]["content"]) - 1 for body in bodies]
+    assert set(images) == {0, 1} and images.count(0) == 12
     assert {(body["temperature"], body["max_tokens"], body["top_k"]) for body in bodies} == {(0.0, 12, 0)}
 
 

@@ -12,7 +12,7 @@ from distill.data.images import image_files
 from distill.errors import ModelError
 from distill.types import Sample
 from student.data import encode
-from student.data import images as pictures
+from student.data import images as student_images
 from student.inference import generation
 from student.inference.generation import Draw
 from student.inference.scoring import score_reply
@@ -35,7 +35,7 @@ def questions(folder: Path, count: int = 7) -> list[Sample]:
 
 def answers(model, processor, samples, *, batch_size: int, max_new_tokens: int = 12, draw: Draw | None = None):
     encoder = encode.Encoder.of(model, processor)
-    prompter = generation.Prompter(encoder, pictures.ImageStore(processor, torch.float32), PIXELS)
+    prompter = generation.Prompter(encoder, student_images.ImageStore(processor, torch.float32), PIXELS)
     found = {}
     for batch in prompter.batches(samples, batch_size):
         replies = generation.generate_replies(
@@ -139,7 +139,7 @@ def test_a_rationale_in_plain_text_has_tokens_too(world: Path):
     model, processor = worlds.student("siq-vl", world)
     encoder = encode.Encoder.of(model, processor)
     ids = processor.tokenizer("row 1: red, 1\n\n1<|im_end|>")["input_ids"]
-    store = pictures.ImageStore(processor, torch.float32)
+    store = student_images.ImageStore(processor, torch.float32)
     plain = generation.parse_reply(ids, generation.Prompter(encoder, store, PIXELS, "plain"), [])
     think = generation.parse_reply(ids, generation.Prompter(encoder, store, PIXELS), [])
     assert plain.rationale_tokens == len(processor.tokenizer("row 1: red, 1")["input_ids"])
@@ -154,7 +154,7 @@ def test_thinking_that_the_prompt_opens_and_the_token_limit_cuts_is_no_answer(wo
     (cut,) = answers(model, processor, questions(tmp_path, 1), batch_size=1, max_new_tokens=4).values()
     assert cut.truncated and cut.text.startswith("<think>\n")
     encoder = encode.Encoder.of(model, processor)
-    prompter = generation.Prompter(encoder, pictures.ImageStore(processor, torch.float32), PIXELS)
+    prompter = generation.Prompter(encoder, student_images.ImageStore(processor, torch.float32), PIXELS)
     (prompt,) = encoder.prompts([("How many?", 0)])
 
     def scored(text: str) -> dict:

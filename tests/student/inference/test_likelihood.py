@@ -39,7 +39,7 @@ def said(folder: Path, count: int = 6) -> list[ScoredRow]:
     """Traces of different lengths about one image each, and one about no image."""
     found = []
     for number in range(count):
-        path = tiny_models.picture(folder / f"{number}.png", number, size=24)
+        path = tiny_models.make_image(folder / f"{number}.png", number, size=24)
         ref = ImageRef(sha256=image_files.sha256(path.read_bytes()), path=str(path))
         head = "<think>\n" + "Row 1: red circle, 1 + 2 = 3.\n" * number + "</think>\n\n"
         row = TrainingRow(
@@ -56,10 +56,10 @@ def fit_of(student: tuple[Any, Any], **options: Any) -> LikelihoodScorer:
     return LikelihoodScorer(*student, **{"batch_tokens": 200, "max_length": 1000, "max_pixels": PIXELS, **options})
 
 
-def naive(student: tuple[Any, Any], row: TrainingRow, text: str, *, pictures: bool) -> list[tuple[float, int]]:
+def naive(student: tuple[Any, Any], row: TrainingRow, text: str, *, images: bool) -> list[tuple[float, int]]:
     """Surprisal and rank of each token of the response in a whole text, one position after the other."""
     model, processor = student
-    shown = [image_files.load(ref, max_pixels=PIXELS) for ref in row.images] if pictures else None
+    shown = [image_files.load(ref, max_pixels=PIXELS) for ref in row.images] if images else None
     inputs = processor(text=[text], images=shown or None, add_special_tokens=False, return_tensors="pt")
     with torch.no_grad():
         logits = model(**inputs, use_cache=False).logits[0].double()
@@ -83,9 +83,9 @@ def expected(student: tuple[Any, Any], item: ScoredRow) -> dict[str, Any]:
     answer = len(tokenizer(row.response[item.answer_at :], add_special_tokens=False)["input_ids"])
     turn = f"<|im_start|>assistant\n{row.response}<|im_end|>\n"
     asked = f"<|im_start|>user\n{'<image>' * len(row.images)}{row.question}<|im_end|>\n"
-    seeing = naive(student, row, asked + turn, pictures=True)
-    blind = naive(student, row, asked.replace("<image>", "") + turn, pictures=False)
-    alone = naive(student, row, turn, pictures=False)
+    seeing = naive(student, row, asked + turn, images=True)
+    blind = naive(student, row, asked.replace("<image>", "") + turn, images=False)
+    alone = naive(student, row, turn, images=False)
     nll = mean([surprisal for surprisal, _ in seeing])
     return {
         "nll": nll,
@@ -201,17 +201,17 @@ def test_a_trained_student_needs_the_image_where_the_answer_is_in_it(tiny: tuple
     )
     items = []
     for number in range(4):
-        path = tiny_models.picture(tmp_path / f"{number}.png", number, size=24)
+        path = tiny_models.make_image(tmp_path / f"{number}.png", number, size=24)
         ref = ImageRef(sha256=image_files.sha256(path.read_bytes()), path=str(path))
         row = TrainingRow(id=str(number), images=(ref,), question="How many?", response=f"{number + 3}")
         items.append(ScoredRow(row=row, answer_at=0))
     before = fit_of((student, processor))(items)
     optimizer = torch.optim.AdamW(student.parameters(), lr=1e-3)
     text = "<|im_start|>user\n<image>How many?<|im_end|>\n<|im_start|>assistant\n{}<|im_end|>\n"
-    pictures = [[image_files.load(item.row.images[0], max_pixels=PIXELS)] for item in items]
+    images = [[image_files.load(item.row.images[0], max_pixels=PIXELS)] for item in items]
     batch = processor(
         text=[text.format(item.row.response) for item in items],
-        images=pictures,
+        images=images,
         add_special_tokens=False,
         padding=True,
         return_tensors="pt",

@@ -38,13 +38,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def inputs(kind: str, processor) -> dict[str, torch.Tensor]:
     """Two rows of equal length with an image each."""
     sizes = {"qwen3-vl": (32, 32), "qwen3.5": (32, 32), "gemma4": (60, 42)}  # no patch of Gemma 4's is padding
-    picture = Image.new("RGB", sizes.get(kind, (16, 16)), (200, 40, 40))
+    image = Image.new("RGB", sizes.get(kind, (16, 16)), (200, 40, 40))
     mark = image_token(processor)
     mark = f"<|vision_start|>{mark}<|vision_end|>" if kind.startswith("qwen") else mark
     text = mark + "How many red green blue squares are there? " * 6
     if kind == "qwen3.5":  # gated delta rules work in chunks of 64 tokens, which this fills
         text = mark + ("How many red green blue squares are there? " * 5).removesuffix(" are there? ")
-    made = processor(text=[text] * 2, images=[[picture]] * 2, return_tensors="pt")
+    made = processor(text=[text] * 2, images=[[image]] * 2, return_tensors="pt")
     return {name: value for name, value in made.items() if name != "attention_mask"}
 
 

@@ -29,7 +29,7 @@ for index in range({count}):
 """
 
 
-def pictures(*sizes: tuple[int, int]) -> list[Image.Image]:
+def make_images(*sizes: tuple[int, int]) -> list[Image.Image]:
     """Smooth ones: where colours jump, two ways to resize differ more."""
     made = []
     for width, height in sizes:
@@ -41,7 +41,7 @@ def pictures(*sizes: tuple[int, int]) -> list[Image.Image]:
 
 def test_an_image_has_as_many_tokens_as_the_model_makes_of_it():
     model, processor = worlds.other("lfm2-vl")
-    for image in pictures(*SIZES, NARROW):
+    for image in make_images(*SIZES, NARROW):
         made = processor(text="<image>", images=[image], return_tensors="pt")
         tokens = int((made["input_ids"] == model.config.image_token_id).sum())
         with torch.no_grad():
@@ -66,11 +66,11 @@ def test_a_large_image_is_cut_into_tiles_and_keeps_a_thumbnail():
 @pytest.mark.vllm
 @pytest.mark.skipif(bool(vllm_server.why_not()), reason=vllm_server.why_not() or "-")
 def test_it_cuts_and_counts_as_the_class_of_transformers_that_needs_torchvision(tmp_path: Path):
-    for index, image in enumerate(pictures(*SIZES)):
+    for index, image in enumerate(make_images(*SIZES)):
         image.save(tmp_path / f"{index}.png")
     code = REAL.format(settings=SETTINGS, count=len(SIZES), folder=tmp_path)
     subprocess.run([str(vllm_server.interpreter()), "-c", code], check=True, timeout=120)
-    for index, image in enumerate(pictures(*SIZES)):
+    for index, image in enumerate(make_images(*SIZES)):
         expected = np.load(tmp_path / f"{index}.npz")
         found = Lfm2VlImageProcessorPil(**SETTINGS)(images=[image], return_row_col_info=True, return_tensors="np")
         for name in expected.files:

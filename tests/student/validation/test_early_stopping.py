@@ -184,7 +184,7 @@ def line(step: int, **values: Any) -> dict[str, Any]:
     return {**asdict(ValidationMetrics(step=step, steps=100)), **asked, **rest, **values}
 
 
-def test_the_page_shows_failures_first_with_pictures_and_curves(tmp_path: Path):
+def test_the_page_shows_failures_first_with_images_and_curves(tmp_path: Path):
     samples = [
         Sample(id=row.id, images=row.images, question=f"How many in {row.id}?", answers=("1",))
         for row in worlds.rows(tmp_path, 4)
@@ -214,7 +214,7 @@ def test_the_best_measurement_has_the_value_that_it_is_the_best_by(metric: str, 
     assert said in re.sub("<[^>]*>", "", (tmp_path / "samples.html").read_text())
 
 
-def test_the_page_says_which_pictures_it_does_not_show(tmp_path: Path):
+def test_the_page_says_which_images_it_does_not_show(tmp_path: Path):
     (row,) = worlds.rows(tmp_path, 1)
     gone = replace(row.images[0], path=str(tmp_path / "gone.png"), sha256="0" * 64)
     images = {"none": (), "gone": (gone,), "two gone": (gone, gone), "six": row.images * 6}
@@ -248,7 +248,7 @@ def test_the_page_counts_the_questions_that_could_not_be_asked(tmp_path: Path):
     assert "could not be asked" not in texts[1]
 
 
-def test_a_page_stays_small_with_large_pictures(tmp_path: Path):
+def test_a_page_stays_small_with_large_images(tmp_path: Path):
     import numpy as np
     from PIL import Image
 

@@ -110,13 +110,13 @@ def put_json(name: str, **changes: Any) -> Plant:
     return plant
 
 
-def copy_pictures(folder: Path, recipe: dict[str, Any]) -> None:
+def copy_images(folder: Path, recipe: dict[str, Any]) -> None:
     first = world.QUESTIONS + world.CAPTIONS
     for number in range(5):
         shutil.copyfile(folder / "images" / f"{number}.png", folder / "images" / f"{first + number}.png")
 
 
-def damage_pictures(folder: Path, recipe: dict[str, Any]) -> None:
+def damage_images(folder: Path, recipe: dict[str, Any]) -> None:
     for number in (1, 2, 3):
         (folder / "images" / f"{number}.png").write_bytes(b"<!DOCTYPE html><html>not found</html>")
 

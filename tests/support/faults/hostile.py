@@ -48,7 +48,7 @@ def corpus(folder: Path) -> list[Case]:
     (root / "good.png").write_bytes(encoded(noise()))
     found = [
         Case(name=name, line=written(row(name, image=file)), ends=ends)
-        for name, file, ends in [*_pictures(root), *_places(root, folder)]
+        for name, file, ends in [*_images(root), *_places(root, folder)]
     ]
     found += [
         Case(name=name, line=written(row(name) | changes), ends=ends) for name, (changes, ends) in _CELLS.items()
@@ -86,7 +86,7 @@ def chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def _pictures(root: Path) -> Iterator[tuple[str, str, str]]:
+def _images(root: Path) -> Iterator[tuple[str, str, str]]:
     """Files that are images, are not, or only seem to be."""
     photo = noise(200, 150)
     exif = Image.Exif()

@@ -5,15 +5,15 @@ from faults.fault_plants import (
     add_source,
     add_stage,
     both,
-    copy_pictures,
-    damage_pictures,
+    copy_images,
+    damage_images,
     edit,
     put,
     remove,
     write,
 )
 
-PICTURE = {"image": "0.png", "question": "What is there?"}
+WITH_IMAGE = {"image": "0.png", "question": "What is there?"}
 LINES = [{"image": "", "question": f"{number} + 1?", "answer": str(number + 1)} for number in range(8)]
 
 ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
@@ -33,7 +33,7 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
             "data.captions.columns.answer",
             "no row has an answer; needed by stages.align.data",
         ),
-        PlantedFault(copy_pictures, "data.questions", "show a test image"),
+        PlantedFault(copy_images, "data.questions", "show a test image"),
         PlantedFault(
             edit("test", lambda number, row: {**row, "answer": "" if number < 5 else row["answer"]}),
             "data.test.columns.answer",
@@ -51,7 +51,7 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
         ),
     ),
     "pictures": (
-        PlantedFault(damage_pictures, "data.questions", "3 of 40 rows cannot be used.*DOCTYPE", "warning"),
+        PlantedFault(damage_images, "data.questions", "3 of 40 rows cannot be used.*DOCTYPE", "warning"),
         PlantedFault(put("data", "captions", "images_root", "imagse"), "data.captions", "did you mean 'images'"),
         PlantedFault(
             edit("test", lambda number, row: {**row, "image": f"gone/{number}.png"} if number < 4 else row),
@@ -103,13 +103,13 @@ ROUNDS: dict[str, tuple[PlantedFault, ...]] = {
             "no row of 'plain' has an image",
         ),
         PlantedFault(
-            both(add_source("silent", [PICTURE]), put("stages", 1, "replay", {"silent": 0.1})),
+            both(add_source("silent", [WITH_IMAGE]), put("stages", 1, "replay", {"silent": 0.1})),
             "data.silent.columns.answer",
             "needed by stages.instruct.replay",
         ),
         PlantedFault(
             both(
-                add_source("unasked", [PICTURE]),
+                add_source("unasked", [WITH_IMAGE]),
                 put("stages", 2, "validation", {"data": "unasked", "every_steps": 1}),
             ),
             "data.unasked.columns.answer",

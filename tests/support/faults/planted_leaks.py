@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import orjson
 from faults.question_edits import TEMPLATES, edited, fill, innocents
-from worlds import chart_pictures
-from worlds.chart_pictures import WORDS
+from worlds import chart_images
+from worlds.chart_images import WORDS
 from worlds.run_fixtures import sample
 
 from distill.data.images.image_files import sha256
@@ -63,17 +63,17 @@ def plant(folder: Path, seed: int, count: int) -> World:
     """A test set of `count` questions on disk, and cases about it. Images have two questions each."""
     chance, rng = random.Random(seed), np.random.default_rng(seed)
     asked: list[Question] = []
-    pictures: list[bytes] = []
+    images: list[bytes] = []
     while len(asked) < count:
         if not asked or chance.random() < 0.15:
             asked.append(_question(chance.choice(TEMPLATES["text"]), "text", None, chance))
             continue
-        pictures.append(_png(rng))
+        images.append(_png(rng))
         kind = chance.choice(("chart", "chart", "photo", "document"))
         for template in chance.sample(TEMPLATES[kind], 2):
-            asked.append(_question(template, kind, len(pictures) - 1, chance))
+            asked.append(_question(template, kind, len(images) - 1, chance))
     folder.mkdir(parents=True, exist_ok=True)
-    for number, data in enumerate(pictures):
+    for number, data in enumerate(images):
         (folder / f"test-{number}.png").write_bytes(data)
     lines: dict[bool, list[bytes]] = {True: [], False: []}
     for question in asked:
@@ -83,33 +83,33 @@ def plant(folder: Path, seed: int, count: int) -> World:
     (folder / "test.jsonl").write_bytes(b"".join(lines[True]))
     (folder / "words.jsonl").write_bytes(b"".join(lines[False]))
     (folder / "recipe.toml").write_text(RECIPE, encoding="utf-8")
-    cases = tuple(_cases(asked, pictures, folder, chance, rng))
+    cases = tuple(_cases(asked, images, folder, chance, rng))
     return World(recipe=load(folder / "recipe.toml"), cases=cases)
 
 
-def _question(template: str, kind: str, picture: int | None, chance: random.Random) -> Question:
+def _question(template: str, kind: str, image: int | None, chance: random.Random) -> Question:
     answer = str(chance.randint(1, 500)) if chance.random() < 0.6 else chance.choice((*WORDS, "yes", "no"))
-    return Question(text=fill(template, chance), kind=kind, picture=picture, answer=answer)
+    return Question(text=fill(template, chance), kind=kind, picture=image, answer=answer)
 
 
 def _png(rng: np.random.Generator) -> bytes:
-    return chart_pictures.png(chart_pictures.paint(chart_pictures.imagine(rng, size=(320, 240))))
+    return chart_images.png(chart_images.paint(chart_images.imagine(rng, size=(320, 240))))
 
 
 def _cases(
-    asked: list[Question], pictures: list[bytes], folder: Path, chance: random.Random, rng: np.random.Generator
+    asked: list[Question], images: list[bytes], folder: Path, chance: random.Random, rng: np.random.Generator
 ) -> Iterator[Case]:
     texts = {(question.picture, " ".join(re.findall(r"\w+", question.text.lower()))) for question in asked}
     for number, question in enumerate(asked):
-        data = None if question.picture is None else pictures[question.picture]
-        picture = "" if data is None else "equal bytes"
+        data = None if question.picture is None else images[question.picture]
+        image = "" if data is None else "equal bytes"
         own = sample(question.text, images=_saved(folder, f"own-{number}", data))
-        yield Case(sample=_with_answer(own, question.answer, chance), of=own.id, leak="exact", picture=picture)
+        yield Case(sample=_with_answer(own, question.answer, chance), of=own.id, leak="exact", picture=image)
         for attempt in range(2):
             text, how = edited(question.text, chance)
-            copy, picture = (None, "") if data is None else _copied(data, rng)
+            copy, image = (None, "") if data is None else _copied(data, rng)
             made = sample(text, images=_saved(folder, f"edited-{number}-{attempt}", copy))
-            yield Case(sample=_with_answer(made, question.answer, chance), of=own.id, leak=how, picture=picture)
+            yield Case(sample=_with_answer(made, question.answer, chance), of=own.id, leak=how, picture=image)
         for text, how in innocents(question.kind, question.text, chance):
             if (question.picture, " ".join(re.findall(r"\w+", text.lower()))) in texts:
                 continue
@@ -140,15 +140,13 @@ def _saved(folder: Path, name: str, data: bytes | None) -> list[ImageRef]:
 
 def _copied(data: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
     """The same image as another file."""
-    image = chart_pictures.Image.open(chart_pictures.io.BytesIO(data)).convert("RGB")
+    image = chart_images.Image.open(chart_images.io.BytesIO(data)).convert("RGB")
     what = int(rng.integers(4))
     if what == 0:
         return data, "equal bytes"
     if what == 1:
-        return chart_pictures.png(
-            chart_pictures.resized(image, chart_pictures.factor(rng, 0.6, 1.8), "lanczos")
-        ), "resized"
+        return chart_images.png(chart_images.resized(image, chart_images.factor(rng, 0.6, 1.8), "lanczos")), "resized"
     if what == 2:
-        image = chart_pictures.resized(image, chart_pictures.factor(rng, 0.6, 1.8), "bicubic")
-        return chart_pictures.resaved(image, rng, low=70)[0], "resized and re-saved"
-    return chart_pictures.resaved(image, rng)[0], "re-saved"
+        image = chart_images.resized(image, chart_images.factor(rng, 0.6, 1.8), "bicubic")
+        return chart_images.resaved(image, rng, low=70)[0], "resized and re-saved"
+    return chart_images.resaved(image, rng)[0], "re-saved"

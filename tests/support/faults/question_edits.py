@@ -8,7 +8,7 @@ import random
 import re
 from collections.abc import Iterator
 
-from worlds.chart_pictures import WORDS
+from worlds.chart_images import WORDS
 
 CHART = (
     "What is the value of {a}?",

@@ -96,8 +96,8 @@ def _is_hidden(element: Element) -> bool:
 
 
 def _name(element: Element) -> str:
-    pictures = " ".join(picture.attributes.get("alt", "") for picture in _all(element, "img"))
-    return (element.attributes.get("aria-label") or element.words() or pictures).strip()
+    images = " ".join(image.attributes.get("alt", "") for image in _all(element, "img"))
+    return (element.attributes.get("aria-label") or element.words() or images).strip()
 
 
 def _reachable(element: Element) -> bool:

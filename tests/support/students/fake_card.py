@@ -28,7 +28,7 @@ KINDS = {
     "full": (("projector", "language"), None),
     "lora": (("language",), Lora(rank=4, alpha=8)),
 }
-_PICTURES = ("pixel_values", "image_grid_thw", "spatial_shapes", "image_position_ids", "pixel_attention_mask")
+_IMAGES = ("pixel_values", "image_grid_thw", "spatial_shapes", "image_position_ids", "pixel_attention_mask")
 
 
 def prepare_card() -> None:
@@ -71,9 +71,9 @@ def step(name: str, kind: str, world: Path, rows: list[Any]) -> str:
         levels = steps._store._levels
         steps._store._levels = None if levels is None else mode.from_tensor(levels)
         moved = steps.on_device(fakes, torch.device(CARD))
-        pictures = {key: moved.pop(key) for key in _PICTURES if key in moved}
-        wrong = [key for key, value in pictures.items() if value.device != torch.device(CARD)]
-        assert not wrong and pictures["pixel_values"].dtype == torch.bfloat16, (wrong, pictures)
+        images = {key: moved.pop(key) for key in _IMAGES if key in moved}
+        wrong = [key for key, value in images.items() if value.device != torch.device(CARD)]
+        assert not wrong and images["pixel_values"].dtype == torch.bfloat16, (wrong, images)
         moved.pop("cells")
         scored = student(**moved, extra=None)
         scored.loss.backward()

@@ -128,7 +128,7 @@ def build(
     return folder
 
 
-def picture(path: Path, seed: int, size: int = 96) -> Path:
+def make_image(path: Path, seed: int, size: int = 96) -> Path:
     """A random image on disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(seed).integers(0, 256, (size, size, 3), dtype=np.uint8)

@@ -18,7 +18,7 @@ def build(folder: Path) -> Path:
     (folder / "vision" / "preprocessor_config.json").write_text(pixels)
     tiny_models.build(folder / "teacher", layers=1)
     for number in range(QUESTIONS + CAPTIONS + TESTS):
-        worlds.picture(folder / "images" / f"{number}.png", number)
+        worlds.make_image(folder / "images" / f"{number}.png", number)
     write(folder / "questions.jsonl", [question(number) for number in range(QUESTIONS)])
     first = QUESTIONS
     captions = [

@@ -31,7 +31,7 @@ class World:
             number = len(self.rows)
             name = f"{number % images}.png"
             if not (self.folder / name).exists():
-                tiny_models.picture(self.folder / name, number, size=16)
+                tiny_models.make_image(self.folder / name, number, size=16)
             row = {"image": name, "question": f"{text} {number}", "answer": "7", "domain": domain}
             self.rows.append(row)
 

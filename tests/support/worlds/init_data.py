@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
-from worlds.run_fixtures import picture
+from worlds.run_fixtures import make_image
 
 from distill import cli
 from distill.data import reader
@@ -22,7 +22,7 @@ def photos(folder: Path, count: int = 20) -> list[str]:
     """Names of images in a folder and one below it, some with capitals in their suffix, some turned by EXIF."""
     names = []
     for number in range(count):
-        path = Path(picture(folder / ("below" if number % 4 == 0 else ""), number, 40).path)
+        path = Path(make_image(folder / ("below" if number % 4 == 0 else ""), number, 40).path)
         image, turned = Image.open(path), Image.Exif()
         turned[0x0112] = 6
         renamed = path.with_suffix(".JPG" if number % 2 else ".jpeg")

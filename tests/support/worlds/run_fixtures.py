@@ -36,7 +36,7 @@ backend = "embedded"
 """
 
 
-def picture(folder: Path, number: int, size: int = 24) -> ImageRef:
+def make_image(folder: Path, number: int, size: int = 24) -> ImageRef:
     """A small image of its own, as a file."""
     pixels = np.random.default_rng(number).integers(0, 255, (size, size, 3), dtype=np.uint8)
     buffer = io.BytesIO()
@@ -145,13 +145,13 @@ def generate_folder(
     return folder
 
 
-def small_world(pictures: Path, questions: int = 6) -> tuple[list[Sample], list[Trace]]:
+def small_world(images: Path, questions: int = 6) -> tuple[list[Sample], list[Trace]]:
     """Questions with a gold answer in two domains; of each teacher some traces right, wrong, doubled and cut."""
     samples, traces = [], []
     for number in range(questions):
         domain = ("scenes", "charts")[number % 2]
         asked = sample(
-            f"Question {number}: how many dots?", str(number), images=[picture(pictures, number)], domain=domain
+            f"Question {number}: how many dots?", str(number), images=[make_image(images, number)], domain=domain
         )
         samples.append(asked)
         steps = [f"row {row} holds {number * row + row} dots of {number * row}" for row in range(1, 6)]

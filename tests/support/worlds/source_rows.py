@@ -20,7 +20,7 @@ from distill.types import BadRow, Sample
 Rows = Sequence[dict[str, Any]]
 
 
-def picture(number: int, size: int = 6) -> bytes:
+def make_image(number: int, size: int = 6) -> bytes:
     buffer = io.BytesIO()
     Image.new("RGB", (size, size), (number % 256, number // 256, 0)).save(buffer, "PNG")
     return buffer.getvalue()
@@ -30,7 +30,7 @@ def folder_of_images(folder: Path) -> Path:
     """Eight small images in `folder`/images."""
     (folder / "images").mkdir()
     for number in range(8):
-        (folder / "images" / f"{number}.png").write_bytes(picture(number))
+        (folder / "images" / f"{number}.png").write_bytes(make_image(number))
     return folder
 
 

@@ -110,7 +110,7 @@ def outspoken(folder: Path) -> None:
     decoder.save_pretrained(folder / "language")
 
 
-def picture(path: Path, number: int, size: int = 16) -> Path:
+def make_image(path: Path, number: int, size: int = 16) -> Path:
     """Four coloured squares with some noise."""
     noise = np.random.default_rng(number)
     half = size // 2
@@ -130,7 +130,7 @@ def data(folder: Path, questions: int = 40) -> None:
     chance = random.Random(0)
     rows, traces = [], []
     for number in range(questions):
-        path = picture(folder / "images" / f"{number}.png", number)
+        path = make_image(folder / "images" / f"{number}.png", number)
         colour, answer = chance.choice(list(COLOURS)), str(chance.randrange(5))
         question = f"How many {colour} squares?" if number % 3 else f"Are there {colour} squares, and how many?"
         lines = [f"row {line}: {colour}, {chance.randrange(3)}" for line in range(1, 2 + number % 4)]
@@ -182,7 +182,7 @@ def rows(folder: Path, count: int = 8, *, images: int = 1) -> list[TrainingRow]:
     for number in range(count):
         refs = []
         for place in range(images):
-            path = picture(folder / "pictures" / f"{number}-{place}.png", 100 * number + place)
+            path = make_image(folder / "pictures" / f"{number}-{place}.png", 100 * number + place)
             refs.append(ImageRef(sha256=hashlib.sha256(path.read_bytes()).hexdigest(), path=str(path)))
         response = "<think>\n" + "row 1: red green, 1\n" * (number % 5) + f"</think>\n\n{number % 10}"
         found.append(

@@ -25,7 +25,7 @@ def url() -> Iterator[str]:
 
 
 def test_a_body_holds_images_first_and_every_sampling_value_for_vllm(url: str, tmp_path: Path) -> None:
-    path = tiny_models.picture(tmp_path / "a.png", 0)
+    path = tiny_models.make_image(tmp_path / "a.png", 0)
     ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
     sampling = {"temperature": 0.5, "max_tokens": 7, "stop": ["END"]}
     settings = {"chat_template_kwargs": {"enable_thinking": True}, "images": "base64"}
@@ -35,8 +35,8 @@ def test_a_body_holds_images_first_and_every_sampling_value_for_vllm(url: str, t
         (request,) = asked(who, "How many?", images=(ref,))
         answers(who, [request])
         (body,) = seen(fresh)["bodies"]
-    picture, text = body["messages"][1]["content"]
-    assert base64.b64decode(picture["image_url"]["url"].removeprefix("data:image/png;base64,")) == path.read_bytes()
+    image, text = body["messages"][1]["content"]
+    assert base64.b64decode(image["image_url"]["url"].removeprefix("data:image/png;base64,")) == path.read_bytes()
     assert text == {"type": "text", "text": "How many?"}
     assert body["messages"][0] == {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
     del body["messages"]
@@ -59,7 +59,7 @@ def test_a_body_holds_images_first_and_every_sampling_value_for_vllm(url: str, t
 
 def test_an_image_that_vanished_is_the_rows_error(url: str, tmp_path: Path) -> None:
     who = teacher(url)
-    tiny_models.picture(tmp_path / "neighbour.png", 0)
+    tiny_models.make_image(tmp_path / "neighbour.png", 0)
     gone = ImageRef(sha256="00", path=str(tmp_path / "gone.png"))
     found = answers(who, asked(who, "a", "b", images=(gone,)) + asked(who, "c"))
     assert Counter(done.error[:21] for done in found.values()) == {"image: missing_image:": 2, "": 1}
@@ -72,7 +72,7 @@ def test_an_image_shared_by_many_samples_is_read_once(
     who = teacher(url, samples=10, images=way)
     from distill.data.images import image_files
 
-    path = tiny_models.picture(tmp_path / "a.png", 0)
+    path = tiny_models.make_image(tmp_path / "a.png", 0)
     ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
     reads: list[ImageRef] = []
     original = image_files.read_bytes
@@ -82,7 +82,7 @@ def test_an_image_shared_by_many_samples_is_read_once(
 
 
 def test_images_go_by_path_where_the_server_reads_files_and_inside_the_request_where_not(tmp_path: Path) -> None:
-    path = tiny_models.picture(tmp_path / "a picture.png", 0)
+    path = tiny_models.make_image(tmp_path / "a picture.png", 0)
     ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
     sent = {}
     for allowed in (tmp_path, ""):
@@ -106,7 +106,7 @@ def ways(url: str) -> list[str]:
 
 
 def test_one_request_shows_whether_paths_can_be_read_and_the_others_do_not_wait_for_it(tmp_path: Path) -> None:
-    path = tiny_models.picture(tmp_path / "a.png", 0)
+    path = tiny_models.make_image(tmp_path / "a.png", 0)
     ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
     with stub_server.serve(latency_s=0.2) as url:
         who = teacher(url)
@@ -120,7 +120,7 @@ def test_one_request_shows_whether_paths_can_be_read_and_the_others_do_not_wait_
 
 
 def test_a_request_that_fails_for_another_reason_does_not_show_whether_paths_can_be_read(tmp_path: Path) -> None:
-    path = tiny_models.picture(tmp_path / "a.png", 0)
+    path = tiny_models.make_image(tmp_path / "a.png", 0)
     ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
     with stub_server.serve(allowed_local_media_path=tmp_path) as url:
         who = teacher(url, max_in_flight=1)
@@ -131,7 +131,7 @@ def test_a_request_that_fails_for_another_reason_does_not_show_whether_paths_can
 def test_a_request_that_is_not_sent_does_not_keep_another_from_showing_whether_paths_can_be_read(
     url: str, tmp_path: Path
 ) -> None:
-    path = tiny_models.picture(tmp_path / "a.png", 0)
+    path = tiny_models.make_image(tmp_path / "a.png", 0)
     ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
     cache = image_parts.ImageParts(teacher(url), Folders(patience_s=0.5), max_pixels=10**8, urls=(url,))
 
@@ -160,7 +160,7 @@ def test_images_that_cannot_be_read_do_not_pile_up_in_memory(
     assert not cache._ready and not cache._weights
 
 
-def test_a_picture_is_looked_at_again_a_while_after_it_was_read_and_not_before(
+def test_a_image_is_looked_at_again_a_while_after_it_was_read_and_not_before(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[ImageRef] = []
@@ -170,7 +170,7 @@ def test_a_picture_is_looked_at_again_a_while_after_it_was_read_and_not_before(
     monkeypatch.setattr(cache, "_changed", lambda refs: looks.extend(refs) or [])
     monkeypatch.setattr(image_parts, "_LOOK_AGAIN_S", 0.5)
     path = tmp_path / "1.png"
-    tiny_models.picture(path, 1, size=8)
+    tiny_models.make_image(path, 1, size=8)
     ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
 
     async def run() -> None:
@@ -188,7 +188,7 @@ def ahead_of(tmp_path: Path, count: int, url: str) -> tuple[image_parts.ImagePar
     """A cache that knows that all of these images come next."""
     refs = []
     for number in range(count):
-        path = tiny_models.picture(tmp_path / f"{number}.png", number, size=8)
+        path = tiny_models.make_image(tmp_path / f"{number}.png", number, size=8)
         refs.append(ImageRef(sha256=sha256(path.read_bytes()), path=str(path)))
     cache = image_parts.ImageParts(
         teacher(url, images="base64"),
@@ -217,7 +217,7 @@ def test_one_call_looks_at_the_images_of_all_next_requests(
         before = {ref.sha256: await cache.part(ref) for ref in refs}
         monkeypatch.setattr(cache, "_changed", counted)
         monkeypatch.setattr(cache, "_look_again", dict.fromkeys(cache._ready, 0.0))
-        tiny_models.picture(Path(refs[7].path), 99, size=8)
+        tiny_models.make_image(Path(refs[7].path), 99, size=8)
         Path(refs[11].path).unlink()
         parts = await asyncio.gather(*map(cache.part, refs), return_exceptions=True)
         return {ref.path for ref, part in zip(refs, parts, strict=True) if part != before[ref.sha256]}

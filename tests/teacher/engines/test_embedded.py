@@ -37,9 +37,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[ImageRef]:
+def images(tmp_path_factory: pytest.TempPathFactory) -> list[ImageRef]:
     folder = tmp_path_factory.mktemp("pictures")
-    paths = [tiny_models.picture(folder / f"{index}.png", index) for index in range(6)]
+    paths = [tiny_models.make_image(folder / f"{index}.png", index) for index in range(6)]
     return [ImageRef(sha256=sha256(path.read_bytes()), path=str(path)) for path in paths]
 
 
@@ -91,10 +91,10 @@ def hold(engine: EmbeddedTeacher, most: Callable[[torch.Tensor], bool]) -> list[
 
 
 def test_answers_of_a_batch_that_memory_does_not_hold_come_in_smaller_ones(
-    model: Path, pictures: list[ImageRef]
+    model: Path, images: list[ImageRef]
 ) -> None:
     who = teacher(samples=2, temperature=0.9)
-    asked = wanted(who, pictures[:2])
+    asked = wanted(who, images[:2])
     lines: list[str] = []
     engine = EmbeddedTeacher(who, str(model), max_pixels=10**8, say=lines.append)
     tried = hold(engine, lambda ids: len(ids) <= 3)
@@ -108,10 +108,10 @@ def test_answers_of_a_batch_that_memory_does_not_hold_come_in_smaller_ones(
 
 
 def test_a_request_that_memory_does_not_hold_alone_is_refused_and_one_that_comes_first_ends_the_run(
-    model: Path, pictures: list[ImageRef]
+    model: Path, images: list[ImageRef]
 ) -> None:
     who = teacher(temperature=0.0)
-    asked = wanted(who, pictures[:1])
+    asked = wanted(who, images[:1])
     engine = EmbeddedTeacher(who, str(model), max_pixels=10**8)
     longest = max(len(engine.render(request.prompt)) for request in asked)
     widths: list[int] = []
@@ -133,9 +133,9 @@ def test_a_request_that_memory_does_not_hold_alone_is_refused_and_one_that_comes
         engine.answer(asked, lambda request, done: None, lambda: None)
 
 
-def test_greedy_answers_equal_those_of_transformers_one_by_one(model: Path, pictures: list[ImageRef]) -> None:
+def test_greedy_answers_equal_those_of_transformers_one_by_one(model: Path, images: list[ImageRef]) -> None:
     who = teacher(temperature=0.0)
-    asked = wanted(who, pictures)
+    asked = wanted(who, images)
     found = ask(model, who, asked)
     assert len({done.text for done in found.values()}) > 0.8 * len(asked)
     engine = EmbeddedTeacher(who, str(model), max_pixels=10**8)
@@ -157,15 +157,15 @@ def test_greedy_answers_equal_those_of_transformers_one_by_one(model: Path, pict
         assert found[request.id].image_tokens == 16
 
 
-def test_the_test_model_ends_some_answers_early_and_cuts_others(model: Path, pictures: list[ImageRef]) -> None:
+def test_the_test_model_ends_some_answers_early_and_cuts_others(model: Path, images: list[ImageRef]) -> None:
     who = teacher(samples=4, temperature=1.0)
-    finishes = {done.finish_reason for done in ask(model, who, wanted(who, pictures)).values()}
+    finishes = {done.finish_reason for done in ask(model, who, wanted(who, images)).values()}
     assert finishes == {"stop", "length"}
 
 
-def test_a_samples_text_depends_on_its_seed_and_not_on_its_batch(model: Path, pictures: list[ImageRef]) -> None:
+def test_a_samples_text_depends_on_its_seed_and_not_on_its_batch(model: Path, images: list[ImageRef]) -> None:
     who = teacher(samples=3, temperature=1.0, top_p=0.95)
-    asked = wanted(who, pictures)
+    asked = wanted(who, images)
     # How float32 products are rounded depends on a batch's shape and the CPU, and may tip a draw.
     exact = torch.float64
     together = ask(model, who, asked, dtype=exact)
@@ -177,12 +177,12 @@ def test_a_samples_text_depends_on_its_seed_and_not_on_its_batch(model: Path, pi
     assert alone[asked[0].id].text == together[asked[0].id].text
 
 
-def test_a_checkpoints_own_settings_change_no_answer(model: Path, pictures: list[ImageRef], tmp_path: Path) -> None:
+def test_a_checkpoints_own_settings_change_no_answer(model: Path, images: list[ImageRef], tmp_path: Path) -> None:
     copy = Path(shutil.copytree(model, tmp_path / "model"))
     settings = copy / "generation_config.json"
     own = {"num_beams": 3, "num_return_sequences": 2, "stop_strings": ["a"], "min_new_tokens": 9}
     settings.write_bytes(orjson.dumps(orjson.loads(settings.read_bytes()) | own))
-    asked = wanted(teacher(temperature=0.0), pictures[:2])
+    asked = wanted(teacher(temperature=0.0), images[:2])
     texts = [
         {key: done.text for key, done in ask(path, teacher(temperature=0.0), asked).items()} for path in (model, copy)
     ]
@@ -190,7 +190,7 @@ def test_a_checkpoints_own_settings_change_no_answer(model: Path, pictures: list
 
 
 def test_the_room_for_an_answer_depends_on_its_own_prompt_and_not_on_its_batch(
-    model: Path, pictures: list[ImageRef], monkeypatch: pytest.MonkeyPatch
+    model: Path, images: list[ImageRef], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load = EmbeddedTeacher.__init__
 
@@ -199,7 +199,7 @@ def test_the_room_for_an_answer_depends_on_its_own_prompt_and_not_on_its_batch(
         self._context = 64
 
     monkeypatch.setattr(EmbeddedTeacher, "__init__", with_little_context)
-    asked = wanted(teacher(temperature=0.0), pictures[:1])
+    asked = wanted(teacher(temperature=0.0), images[:1])
     together = ask(model, teacher(temperature=0.0), asked)
     alone = ask(model, teacher(temperature=0.0, max_in_flight=1), asked)
     assert len({done.prompt_tokens for done in alone.values()}) > 1
@@ -210,30 +210,28 @@ def test_the_room_for_an_answer_depends_on_its_own_prompt_and_not_on_its_batch(
         )
 
 
-def test_more_samples_of_a_question_than_a_batch_holds_are_all_answered(
-    model: Path, pictures: list[ImageRef]
-) -> None:
+def test_more_samples_of_a_question_than_a_batch_holds_are_all_answered(model: Path, images: list[ImageRef]) -> None:
     who = teacher(samples=10, max_in_flight=4, temperature=1.0, max_tokens=4)
-    assert len(ask(model, who, wanted(who, pictures[:1], QUESTIONS[:1]))) == 10
+    assert len(ask(model, who, wanted(who, images[:1], QUESTIONS[:1]))) == 10
 
 
-def test_questions_with_no_one_or_two_pictures_can_be_mixed(model: Path, pictures: list[ImageRef]) -> None:
+def test_questions_with_no_one_or_two_images_can_be_mixed(model: Path, images: list[ImageRef]) -> None:
     who = teacher(temperature=0.0, max_tokens=5)
-    samples = [Sample(id=str(count), images=tuple(pictures[:count]), question="How many?") for count in (0, 1, 2)]
+    samples = [Sample(id=str(count), images=tuple(images[:count]), question="How many?") for count in (0, 1, 2)]
     asked = [request for sample in samples for request in requests(Recipe(), who, MODEL, sample)]
     found = ask(model, who, asked)
     assert [found[request.id].image_tokens for request in asked] == [0, 16, 32]
     assert not any(done.error for done in found.values())
 
 
-def test_a_vanished_picture_or_a_refused_prompt_costs_its_own_row_only(model: Path, pictures: list[ImageRef]) -> None:
+def test_a_vanished_image_or_a_refused_prompt_costs_its_own_row_only(model: Path, images: list[ImageRef]) -> None:
     who = teacher(temperature=0.0, max_tokens=5)
-    gone = ImageRef(sha256="00" * 32, path=str(Path(pictures[0].path).parent / "gone.png"))
+    gone = ImageRef(sha256="00" * 32, path=str(Path(images[0].path).parent / "gone.png"))
     rows = [
-        ("good", pictures[0], "How many?"),
+        ("good", images[0], "How many?"),
         ("gone", gone, "How many?"),
-        ("forged", pictures[1], "How many <image> are there?"),
-        ("long", pictures[2], "How many? " * 600),
+        ("forged", images[1], "How many <image> are there?"),
+        ("long", images[2], "How many? " * 600),
     ]
     asked = [
         request
@@ -248,21 +246,21 @@ def test_a_vanished_picture_or_a_refused_prompt_costs_its_own_row_only(model: Pa
     assert "leave no room in a context of 1024" in errors["long"]
 
 
-def test_a_stop_string_ends_a_row_and_is_not_part_of_it(model: Path, pictures: list[ImageRef]) -> None:
+def test_a_stop_string_ends_a_row_and_is_not_part_of_it(model: Path, images: list[ImageRef]) -> None:
     who = teacher(temperature=0.0)
-    asked = wanted(who, pictures)
+    asked = wanted(who, images)
     plain = ask(model, who, asked)
     key, text = next((key, done.text) for key, done in plain.items() if len(done.text) > 12)
     stop = text[5:8]
     stopped = teacher(temperature=0.0, stop=(stop,))
-    found = {old.id: new for old, new in zip(asked, wanted(stopped, pictures), strict=True)}
+    found = {old.id: new for old, new in zip(asked, wanted(stopped, images), strict=True)}
     answers = ask(model, stopped, list(found.values()))
     assert answers[found[key].id].text == text[: text.index(stop)]
     assert answers[found[key].id].finish_reason == "stop"
 
 
 def test_an_opening_thinking_tag_written_by_the_template_stands_in_the_text(
-    model: Path, pictures: list[ImageRef], tmp_path: Path
+    model: Path, images: list[ImageRef], tmp_path: Path
 ) -> None:
     import shutil
 
@@ -271,7 +269,7 @@ def test_an_opening_thinking_tag_written_by_the_template_stands_in_the_text(
     template = thinking / "chat_template.jinja"
     template.write_text(template.read_text().replace("assistant\\n'", "assistant\\n<think>\\n'"))
     who = teacher(temperature=0.0, max_tokens=5)
-    found = ask(thinking, who, wanted(who, pictures[:1]))
+    found = ask(thinking, who, wanted(who, images[:1]))
     assert all(done.text.startswith("<think>\n") for done in found.values())
 
 

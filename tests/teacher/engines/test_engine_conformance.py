@@ -118,7 +118,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny_models.build(folder / "model", hidden=128, layers=2, spread=0.3, end_weight=1.3)
     rows = []
     for index in range(QUESTIONS):
-        tiny_models.picture(folder / f"{index}.png", index)
+        tiny_models.make_image(folder / f"{index}.png", index)
         rows.append({"image": f"{index}.png", "question": f"How many red circles? {index}", "answer": "1"})
     (folder / "rows.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     (folder / "fake").mkdir()

@@ -68,7 +68,7 @@ def environment(**values: str) -> Iterator[None]:
 
 
 def sample(folder: Path, question: str) -> Sample:
-    path = tiny_models.picture(folder / "picture.png", 1)
+    path = tiny_models.make_image(folder / "picture.png", 1)
     digest = image_files.sha256(path.read_bytes())
     return Sample(id="1", images=(ImageRef(sha256=digest, path=str(path)),), question=question)
 
@@ -80,7 +80,7 @@ def program(folder: Path, name: str) -> Path:
     return path
 
 
-def test_questions_with_their_pictures_are_asked_greedily(fake: Server, tmp_path: Path) -> None:
+def test_questions_with_their_images_are_asked_greedily(fake: Server, tmp_path: Path) -> None:
     asked = [sample(tmp_path, "?" * length) for length in range(1, 41)]
     with export_server.serve_export(tmp_path / "model", server=fake, **WANTED) as server:
         assert server.engine == "vllm 9.9"
@@ -207,7 +207,7 @@ def test_what_the_image_library_of_a_cpu_needs_is_declared_to_the_server_only_wh
 
 def test_bodies_state_every_sampling_value(tmp_path: Path) -> None:
     body = orjson.loads(export_server._body(sample(tmp_path, "How many?"), 5, 10_000))
-    picture, text = body["messages"][0]["content"]
-    assert picture["image_url"]["url"].startswith("data:image/png;base64,") and text["text"] == "How many?"
+    image, text = body["messages"][0]["content"]
+    assert image["image_url"]["url"].startswith("data:image/png;base64,") and text["text"] == "How many?"
     assert (body["temperature"], body["repetition_penalty"], body["max_tokens"]) == (0.0, 1.0, 5)
     assert body["return_token_ids"]

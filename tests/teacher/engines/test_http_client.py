@@ -271,7 +271,7 @@ def test_strange_answers_have_their_class(url: str, fault: str, reason: str) -> 
 def test_requests_spread_over_replicas_by_image_and_move_when_one_breaks(tmp_path: Path) -> None:
     refs = []
     for number in range(12):
-        path = tiny_models.picture(tmp_path / f"{number}.png", number, size=8)
+        path = tiny_models.make_image(tmp_path / f"{number}.png", number, size=8)
         refs.append(ImageRef(sha256=sha256(path.read_bytes()), path=str(path)))
     with stub_server.serve() as first, stub_server.serve(crash_after=5) as second:
         who = teacher(first).model_copy(update={"base_url": (first, second), "images": "base64"})

@@ -60,7 +60,7 @@ def ask(folder: Path, *questions: str, reply: str = REPLY, images: int = 1) -> l
         return server.ask(samples)
 
 
-def test_prompts_have_the_tokens_of_their_pictures_and_replies_their_own(tmp_path: Path) -> None:
+def test_prompts_have_the_tokens_of_their_images_and_replies_their_own(tmp_path: Path) -> None:
     assert ask(tmp_path, "ab") == [([7, 7, 97, 98], [1, 5])]
     assert ask(tmp_path, "ab", images=0) == [([97, 98], [1, 5])]
 

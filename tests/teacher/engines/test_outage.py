@@ -264,7 +264,7 @@ def _same_rows(world: World) -> Any:
 def test_an_image_that_is_replaced_after_its_neighbours_is_waited_for(tmp_path: Path) -> None:
     refs = []
     for number in range(2):
-        path = tiny_models.picture(tmp_path / f"{number}.png", number)
+        path = tiny_models.make_image(tmp_path / f"{number}.png", number)
         refs.append(ImageRef(sha256=sha256(path.read_bytes()), path=str(path)))
     folders = Folders(patience_s=60.0)
     assert folders.read(refs[0])
@@ -287,7 +287,7 @@ def test_a_single_image_that_is_gone_is_guilty_soon_while_its_neighbours_are_rea
         who = clients.teacher(url, images="base64")
         refs = []
         for number in range(3):
-            path = tiny_models.picture(tmp_path / f"{number}.png", number)
+            path = tiny_models.make_image(tmp_path / f"{number}.png", number)
             refs.append(ImageRef(sha256=sha256(path.read_bytes()), path=str(path)))
         (tmp_path / "2.png").unlink()
         started = time.monotonic()
@@ -300,8 +300,8 @@ def test_a_single_image_that_is_gone_is_guilty_soon_while_its_neighbours_are_rea
 
 @pytest.mark.parametrize("way", ["base64", "file"])
 def test_an_image_replaced_during_a_run_leaves_its_old_digest_on_no_new_trace(tmp_path: Path, way: str) -> None:
-    path = tiny_models.picture(tmp_path / "a.png", 1)
-    tiny_models.picture(tmp_path / "neighbour.png", 3)
+    path = tiny_models.make_image(tmp_path / "a.png", 1)
+    tiny_models.make_image(tmp_path / "neighbour.png", 3)
     ref = ImageRef(sha256=sha256(path.read_bytes()), path=str(path))
     with stub_server.serve(allowed_local_media_path=tmp_path) as url:
         who = clients.teacher(url, images=way, max_in_flight=1)
@@ -310,7 +310,7 @@ def test_an_image_replaced_during_a_run_leaves_its_old_digest_on_no_new_trace(tm
         def done(_: Any, completion: Completion) -> None:
             found.append(completion)
             if len(found) == 2:
-                tiny_models.picture(path, 2)
+                tiny_models.make_image(path, 2)
                 time.sleep(0.3)
 
         async def run() -> None:

@@ -27,7 +27,7 @@ from teacher.store.trace_journal import TraceForm, TraceJournal, make_trace, rea
 
 def generated(folder: Path, teacher: str, rows: int = 3) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
     """The records of a run, and the engines it noted."""
-    tiny_models.picture(folder / "0.png", 0, size=16)
+    tiny_models.make_image(folder / "0.png", 0, size=16)
     lines = [orjson.dumps({"image": "0.png", "question": f"How many? {number}"}) for number in range(rows)]
     (folder / "rows.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
     (folder / "recipe.toml").write_text(

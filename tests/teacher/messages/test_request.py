@@ -28,7 +28,7 @@ class World:
             {"image": f"{index}.png", "question": f"How many? {index}", "answer": str(index)} for index in range(6)
         ]
         for index in range(6):
-            tiny_models.picture(folder / f"{index}.png", index, size=8)
+            tiny_models.make_image(folder / f"{index}.png", index, size=8)
         model = folder / "model"
         model.mkdir()
         (model / "config.json").write_text("{}")
@@ -75,7 +75,7 @@ def _set_teacher(**values: Any) -> Any:
 
 
 def _one_image_byte(world: World) -> None:
-    tiny_models.picture(world.folder / "3.png", 99, size=8)
+    tiny_models.make_image(world.folder / "3.png", 99, size=8)
 
 
 def _one_question(world: World) -> None:

@@ -225,13 +225,13 @@ def test_an_error_is_final_for_this_run() -> None:
     assert desk.look().done and desk.look(name="other").open
 
 
-def picture(name: str) -> tuple[ImageRef, ...]:
+def make_image(name: str) -> tuple[ImageRef, ...]:
     return (ImageRef(sha256=name, path=name),)
 
 
 def numbered(count: int, *, domain: str = "", images: int = 1000) -> list[Sample]:
     return [
-        Sample(id=f"{domain}{n:04}", images=picture(f"{domain}{n % images}"), question="q?", domain=domain)
+        Sample(id=f"{domain}{n:04}", images=make_image(f"{domain}{n % images}"), question="q?", domain=domain)
         for n in range(count)
     ]
 

@@ -111,8 +111,8 @@ def test_an_appended_row_costs_its_own_work_and_leaves_the_files_of_a_whole_run(
     assert digests(world) == appended
     whole = World(tmp_path / "whole")
     whole.folder.mkdir()
-    for picture in tmp_path.glob("*.png"):
-        (whole.folder / picture.name).write_bytes(picture.read_bytes())
+    for image in tmp_path.glob("*.png"):
+        (whole.folder / image.name).write_bytes(image.read_bytes())
     whole.rows, whole.teachers = world.rows, world.teachers
     whole.generate()
     assert (whole.run / "generate" / "samples.parquet").stat().st_size > 0
@@ -146,12 +146,12 @@ def samples_of(world: World) -> list[dict[str, Any]]:
 
 def test_an_image_that_changed_is_read_again_even_if_only_a_row_was_appended(world: World, url: str) -> None:
     world.generate()
-    picture = world.folder / "0.png"
-    picture.write_bytes((world.folder / "1.png").read_bytes())
+    image = world.folder / "0.png"
+    image.write_bytes((world.folder / "1.png").read_bytes())
     world.add_rows(1)
     world.generate()
     samples = {row["question"]: row["images"][0]["sha256"] for row in samples_of(world)}
-    assert samples["How many? 0"] == samples["How many? 1"] == file_sha256(picture)
+    assert samples["How many? 0"] == samples["How many? 1"] == file_sha256(image)
 
 
 def test_a_trace_that_is_lost_is_asked_again_and_no_other(world: World, url: str) -> None:

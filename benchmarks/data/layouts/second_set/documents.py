@@ -13,7 +13,7 @@ from layouts.package import (
     data_files,
     image_cell,
     row,
-    save_picture,
+    save_image,
     write_card,
     write_json,
     write_parquet,
@@ -39,7 +39,7 @@ def infographicvqa_original(folder: Path, rng: random.Random) -> Made:
         data = []
         for i in range(count):
             scene, number = Scene(rng), number + rng.randrange(1, 90)
-            picture = save_picture(scene.image, folder / "infographicsvqa_images" / f"{number}.jpeg")
+            image = save_image(scene.image, folder / "infographicsvqa_images" / f"{number}.jpeg")
             write_json(
                 folder / "infographicsvqa_ocr" / f"{number}.json",
                 {"PAGE": [{"BlockType": "PAGE"}], "LINE": [{"Text": scene.word}], "WORD": [{"Text": scene.word}]},
@@ -59,7 +59,7 @@ def infographicvqa_original(folder: Path, rng: random.Random) -> Made:
                         "answers": [answer, answer.title()] if kind == "word" else [answer],
                         "data_split": split,
                     }
-                    rows.append(row(question, answer, [picture], split=split))
+                    rows.append(row(question, answer, [image], split=split))
                 if split == "val":
                     record |= {"answer_type": ["single span"], "evidence": ["text"], "operation/reasoning": []}
                 data.append(record)
@@ -87,8 +87,8 @@ def mp_docvqa_original(folder: Path, rng: random.Random) -> Made:
             )
             first = rng.randrange(1, 60)
             pages = [f"{document}_p{first + i}" for i in range(len(scenes))]
-            pictures = [
-                save_picture(scene.image, folder / "images" / f"{page}.jpg")
+            images = [
+                save_image(scene.image, folder / "images" / f"{page}.jpg")
                 for scene, page in zip(scenes, pages, strict=True)
             ]
             for scene, page in zip(scenes, pages, strict=True):
@@ -102,7 +102,7 @@ def mp_docvqa_original(folder: Path, rng: random.Random) -> Made:
             record = {"questionId": question_id, "question": question, "doc_id": document, "page_ids": pages}
             if split != "test":
                 record |= {"answers": [answer], "answer_page_idx": at}
-                rows.append(row(question, answer, pictures, split=split))
+                rows.append(row(question, answer, images, split=split))
             data.append(record | {"data_split": split})
         write_json(
             folder / f"{split}.json",
@@ -153,7 +153,7 @@ def slidevqa_hf(folder: Path, rng: random.Random) -> Made:
                 }
             )
             number += 1
-            rows.append(row(question, answer, [picture for _, picture in cells], split=split))
+            rows.append(row(question, answer, [image for _, image in cells], split=split))
         write_parquet(folder / f"data/{split}-00000-of-00001.parquet", records, features)
     return "", rows
 
@@ -209,7 +209,7 @@ def screenqa_original(folder: Path, rng: random.Random) -> Made:
         short, full = [], []
         for i in range(count):
             scene, number = Scene(rng), rng.randrange(100, 72000)
-            picture = save_picture(scene.image, folder / "combined" / f"{number}.jpg")
+            image = save_image(scene.image, folder / "combined" / f"{number}.jpg")
             write_json(
                 folder / "combined" / f"{number}.json",
                 {
@@ -241,7 +241,7 @@ def screenqa_original(folder: Path, rng: random.Random) -> Made:
                         ],
                     }
                 )
-                rows.append(row(question, answer, [picture], split=split, accept=[sentence]))
+                rows.append(row(question, answer, [image], split=split, accept=[sentence]))
         write_json(folder / "short_answers" / f"{split}.json", short, 2)
         write_json(folder / "answers_and_bboxes" / f"{split}.json", full, 2)
     return "", rows
@@ -259,7 +259,7 @@ def tablevqabench_hf(folder: Path, rng: random.Random) -> Made:
         records = []
         for i in range(count):
             scene = Scene(rng)
-            cell, picture = image_cell(scene.image)
+            cell, image = image_cell(scene.image)
             question, answer = scene.ask(kind_of(i))
             records.append(
                 {
@@ -271,7 +271,7 @@ def tablevqabench_hf(folder: Path, rng: random.Random) -> Made:
                     "text_markdown_table": f"| {scene.shape} | {scene.count} |",
                 }
             )
-            rows.append(row(question, answer, [picture], split=split))
+            rows.append(row(question, answer, [image], split=split))
         write_parquet(
             folder / f"data/{split}-00000-of-00001.parquet",
             records,
@@ -299,13 +299,13 @@ def mtvqa_hf(folder: Path, rng: random.Random) -> Made:
         records = []
         for i, language in enumerate(languages):
             scene = Scene(rng)
-            cell, picture = image_cell(scene.image, kind="JPEG")
+            cell, image = image_cell(scene.image, kind="JPEG")
             pairs = [ask_in(scene, language, kind) for kind in (("count", "word") if i % 2 else ("colour",))]
             text = str([{"question": question, "answer": answer} for question, answer in pairs])
             records.append(
                 {"image": cell, "id": f"{language.upper()}_{i:03d}", "qa_pairs": text, "lang": language.upper()}
             )
-            rows += [row(question, answer, [picture], split=split) for question, answer in pairs]
+            rows += [row(question, answer, [image], split=split) for question, answer in pairs]
         write_parquet(
             folder / f"data/{split}-00000-of-00001.parquet",
             records,

@@ -111,7 +111,7 @@ def olympiadbench_hf(folder: Path, rng: random.Random) -> Made:
                 "language": "English",
             }
         )
-        rows.append(row(question, answer, [picture for _, picture in cells]))
+        rows.append(row(question, answer, [image for _, image in cells]))
     text = (
         "context",
         "modality",
@@ -153,7 +153,7 @@ def cmmmu_hf(folder: Path, rng: random.Random) -> Made:
         records = []
         for i in range(count):
             scene, kind = Scene(rng), kind_of(i)
-            cell, picture = image_cell(scene.image)
+            cell, image = image_cell(scene.image)
             name = f"art_and_design/{number}_1.png"
             question, choices, right = closed_in(scene, "zh", kind)
             shown = scene.word if number % 2 else WORDS[WORDS.index(scene.word) - 1]
@@ -185,9 +185,9 @@ def cmmmu_hf(folder: Path, rng: random.Random) -> Made:
             )
             number += 1
             rows.append(
-                row(question, None, [picture], choices, right, split=split)
+                row(question, None, [image], choices, right, split=split)
                 if kind == "colour"
-                else row(question, answer, [picture], split=split)
+                else row(question, answer, [image], split=split)
             )
         text = [
             "type",

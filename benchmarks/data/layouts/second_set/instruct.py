@@ -13,7 +13,7 @@ from layouts.package import (
     data_files,
     image_cell,
     row,
-    save_picture,
+    save_image,
     write_card,
     write_json,
     write_jsonl,
@@ -37,7 +37,7 @@ def qwen_vl_finetune(folder: Path, rng: random.Random) -> Made:
     for i in range(9):
         scenes = distinct(rng, 1 + (i % 3 == 0))
         paths = [f"assets/{rng.randrange(10**6)}_{scene.word}.jpeg" for scene in scenes]
-        pictures = [save_picture(scene.image, folder / path) for scene, path in zip(scenes, paths, strict=True)]
+        images = [save_image(scene.image, folder / path) for scene, path in zip(scenes, paths, strict=True)]
         marks = "".join(f"Picture {j + 1}: <img>{path}</img>\n" for j, path in enumerate(paths))
         if len(scenes) > 1:
             question, answer = (
@@ -49,7 +49,7 @@ def qwen_vl_finetune(folder: Path, rng: random.Random) -> Made:
             question, answer = asked[0], sentence(asked[1])
         turns = [{"from": "user", "value": marks + question}, {"from": "assistant", "value": answer}]
         records.append({"id": f"identity_{i}", "conversations": turns})
-        rows.append(row(question, answer, pictures))
+        rows.append(row(question, answer, images))
     write_json(folder / "finetune.json", records, 2)
     return "finetune.json", rows
 
@@ -64,14 +64,14 @@ def msswift_rlhf(folder: Path, rng: random.Random) -> Made:
     for i in range(10):
         scene = Scene(rng)
         path = f"pics/{i:03d}_{scene.word}.png"
-        picture = save_picture(scene.image, folder / path)
+        image = save_image(scene.image, folder / path)
         question, answer = scene.ask(kind_of(i))
         good, bad = sentence(answer), "I see nothing of the kind in this picture."
         messages = [{"role": "user", "content": f"<image>{question}"}, {"role": "assistant", "content": good}]
         if i % 2:
             messages.insert(0, {"role": "system", "content": "You are a helpful and harmless assistant"})
         records.append({"messages": messages, "images": [path], "rejected_response": bad})
-        rows.append(row(question, good, [picture]))
+        rows.append(row(question, good, [image]))
     write_jsonl(folder / "rlhf.jsonl", records)
     return "", rows
 
@@ -92,14 +92,14 @@ def trl_prompt_completion(folder: Path, rng: random.Random) -> Made:
         records = []
         for i in range(count):
             scene = Scene(rng)
-            cell, picture = image_cell(scene.image, kind="JPEG")
+            cell, image = image_cell(scene.image, kind="JPEG")
             question, answer = scene.ask(kind_of(i))
             asked = [
                 {"role": "user", "content": [{"type": "image", "text": None}, {"type": "text", "text": question}]}
             ]
             replied = [{"role": "assistant", "content": [{"type": "text", "text": sentence(answer)}]}]
             records.append({"images": [cell], "prompt": asked, "completion": replied})
-            rows.append(row(question, sentence(answer), [picture], split=split))
+            rows.append(row(question, sentence(answer), [image], split=split))
         write_parquet(
             folder / f"data/{split}-00000-of-00001.parquet",
             records,
@@ -121,7 +121,7 @@ def rlaif_v_trl(folder: Path, rng: random.Random) -> Made:
         records = []
         for i in range(count):
             scene = Scene(rng)
-            cell, picture = image_cell(scene.image, kind="JPEG")
+            cell, image = image_cell(scene.image, kind="JPEG")
             question, answer = scene.ask(kind_of(i))
             asked = [
                 {"role": "user", "content": [{"type": "image", "text": None}, {"type": "text", "text": question}]}
@@ -131,7 +131,7 @@ def rlaif_v_trl(folder: Path, rng: random.Random) -> Made:
                 for text in (sentence(answer), "It is hard to say, perhaps nothing.")
             ]
             records.append({"images": [cell], "prompt": asked, "chosen": replies[0], "rejected": replies[1]})
-            rows.append(row(question, sentence(answer), [picture], split=split))
+            rows.append(row(question, sentence(answer), [image], split=split))
         write_parquet(
             folder / f"data/{split}-00000-of-00001.parquet",
             records,
@@ -150,7 +150,7 @@ def rlhf_v_hf(folder: Path, rng: random.Random) -> Made:
     rows, records = [], []
     for i in range(10):
         scene = Scene(rng)
-        cell, picture = image_cell(scene.image, kind="JPEG")
+        cell, image = image_cell(scene.image, kind="JPEG")
         question, answer = scene.ask(kind_of(i))
         text = json.dumps(
             {"question": question, "chosen": sentence(answer), "rejected": "The picture shows a street with cars."}
@@ -166,7 +166,7 @@ def rlhf_v_hf(folder: Path, rng: random.Random) -> Made:
                 "image_path": f"rlhfv/{i}.jpg",
             }
         )
-        rows.append(row(question, sentence(answer), [picture]))
+        rows.append(row(question, sentence(answer), [image]))
     text = ("ds_name", "text", "origin_dataset", "origin_split", "image_path")
     write_parquet(
         folder / "RLHF-V-Dataset.parquet", records, {"image": IMAGE, "idx": INT64, **dict.fromkeys(text, STRING)}

@@ -8,7 +8,7 @@ from layouts.package import (
     Made,
     letter,
     row,
-    save_picture,
+    save_image,
     write_json,
     write_jsonl,
 )
@@ -29,7 +29,7 @@ def omnimedvqa_original(folder: Path, rng: random.Random) -> Made:
         for i in range(count):
             scene = Scene(rng)
             path = f"Images/{name}/train/{scene.word}_{i:04d}.png"
-            picture = save_picture(scene.image, folder / path)
+            image = save_image(scene.image, folder / path)
             question, choices, right = scene.ask_closed(2 if i % 3 == 1 else 4)
             record = {
                 "dataset": name,
@@ -43,7 +43,7 @@ def omnimedvqa_original(folder: Path, rng: random.Random) -> Made:
             records.append(
                 record | {"modality" if name == "Chest CT Scan" else "modality_type": "CT(Computed Tomography)"}
             )
-            rows.append(row(question, None, [picture], choices, right))
+            rows.append(row(question, None, [image], choices, right))
         write_json(folder / "QA_information" / "Open-access" / f"{name}.json", records, 4)
     return "", rows
 
@@ -65,7 +65,7 @@ def pmc_vqa_original(folder: Path, rng: random.Random) -> Made:
             for i in range(count):
                 scene = Scene(rng)
                 name = f"PMC{rng.randrange(10**6, 10**7)}_Fig{i + 1}_{rng.randrange(1, 99)}.jpg"
-                picture = save_picture(scene.image, folder / "images" / name)
+                image = save_image(scene.image, folder / "images" / name)
                 question, choices, right = scene.ask_closed(4)
                 writer.writerow(
                     [
@@ -76,7 +76,7 @@ def pmc_vqa_original(folder: Path, rng: random.Random) -> Made:
                         letter(right),
                     ]
                 )
-                rows.append(row(question, None, [picture], choices, right, split=split))
+                rows.append(row(question, None, [image], choices, right, split=split))
     return "", rows
 
 
@@ -95,14 +95,14 @@ def vqa_med_2019(folder: Path, rng: random.Random) -> Made:
         for i in range(count):
             scene = Scene(rng)
             names.append(f"synpic{rng.randrange(10000, 70000)}")
-            picture = save_picture(
+            image = save_image(
                 scene.image, top / f"{long[:5] if split == 'train' else 'Val'}_images" / f"{names[-1]}.jpg"
             )
             for category, kind in list(zip(lines, ("count", "colour", "word"), strict=True))[: 1 + i % 2]:
                 question, answer = scene.ask(kind)
                 question = question.lower()
                 lines[category].append(f"{names[-1]}|{question}|{answer}")
-                rows.append(row(question, answer, [picture], split=split))
+                rows.append(row(question, answer, [image], split=split))
         (top / f"All_QA_Pairs_{split}.txt").write_text(
             "".join(f"{line}\n" for each in lines.values() for line in each)
         )
@@ -126,8 +126,8 @@ def medxpertqa_mm(folder: Path, rng: random.Random) -> Made:
         for _ in range(count):
             scenes = distinct(rng, rng.randrange(1, 4))
             names = [f"MM-{number}-{'abc'[i]}.jpeg" for i in range(len(scenes))]
-            pictures = [
-                save_picture(scene.image, folder / "images" / name) for scene, name in zip(scenes, names, strict=True)
+            images = [
+                save_image(scene.image, folder / "images" / name) for scene, name in zip(scenes, names, strict=True)
             ]
             asked, choices, right = scenes[-1].ask_closed(5)
             question = f"Consider the picture with the word {scenes[-1].word}. {asked}"
@@ -145,6 +145,6 @@ def medxpertqa_mm(folder: Path, rng: random.Random) -> Made:
                 }
             )
             number += 1
-            rows.append(row(question, None, pictures, choices, right, split=split))
+            rows.append(row(question, None, images, choices, right, split=split))
         write_jsonl(folder / "MM" / f"{split}.jsonl", records)
     return "", rows

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 import datasets
-from layouts.package import IMAGE, STRING, Made, image_cell, row, save_picture, write_json, write_jsonl
+from layouts.package import IMAGE, STRING, Made, image_cell, row, save_image, write_json, write_jsonl
 from layouts.scenes import Scene, digest, encoded
 from layouts.second_set.languages import base64_of, blind, closed_in, distinct, kind_of
 
@@ -20,12 +20,12 @@ def own_txt_beside_images(folder: Path, rng: random.Random) -> Made:
     rows = []
     for i in range(8):
         scene = Scene(rng)
-        picture = save_picture(scene.image, folder / f"IMG_{4100 + i}.jpg")
+        image = save_image(scene.image, folder / f"IMG_{4100 + i}.jpg")
         pairs = [scene.ask(kind) for kind in ("count", "word")[: 1 + i % 2]]
         (folder / f"IMG_{4100 + i}.txt").write_text(
             "\n\n".join(f"Q: {question}\nA: {answer}" for question, answer in pairs) + "\n"
         )
-        rows += [row(question, answer, [picture]) for question, answer in pairs]
+        rows += [row(question, answer, [image]) for question, answer in pairs]
     return "", rows
 
 
@@ -36,7 +36,7 @@ def own_json_sidecars(folder: Path, rng: random.Random) -> Made:
     for i in range(10):
         scene = Scene(rng)
         path = folder / f"2025-{1 + i // 5:02d}" / f"meter_{i:03d}.png"
-        picture = save_picture(scene.image, path)
+        image = save_image(scene.image, path)
         question, choices, right = scene.ask_closed(3, kind_of(i))
         write_json(
             path.with_suffix(".json"),
@@ -49,7 +49,7 @@ def own_json_sidecars(folder: Path, rng: random.Random) -> Made:
             },
             2,
         )
-        rows.append(row(question, None, [picture], choices, right))
+        rows.append(row(question, None, [image], choices, right))
     return "", rows
 
 
@@ -64,7 +64,7 @@ def own_label_studio_export(folder: Path, rng: random.Random) -> Made:
     for i in range(10):
         scene = Scene(rng)
         name = f"{rng.randrange(16**8):08x}-scene_{i}.png"
-        picture = save_picture(scene.image, folder / "images" / name)
+        image = save_image(scene.image, folder / "images" / name)
         question, answer = scene.ask(kind_of(i))
         result = {
             "value": {"text": [answer]},
@@ -109,7 +109,7 @@ def own_label_studio_export(folder: Path, rng: random.Random) -> Made:
             }
         )
         if not cancelled:
-            rows.append(row(question, answer, [picture]))
+            rows.append(row(question, answer, [image]))
     write_json(folder / "project-3-at-2026-03-10-09-12-0a1b2c3d.json", tasks)
     return "", rows
 
@@ -123,7 +123,7 @@ def own_cvat_xml(folder: Path, rng: random.Random) -> Made:
     for i in range(9):
         scene = Scene(rng)
         name = f"frame_{i:06d}.png"
-        picture = save_picture(scene.image, folder / "images" / name)
+        image = save_image(scene.image, folder / "images" / name)
         question, answer = scene.ask(kind_of(i))
         parts.append(
             f'  <image id="{i}" name="{name}" width="{scene.image.width}" height="{scene.image.height}">\n'
@@ -132,7 +132,7 @@ def own_cvat_xml(folder: Path, rng: random.Random) -> Made:
             f'    <tag label="qa" source="manual">\n      <attribute name="question">{escape(question)}</attribute>\n'
             f'      <attribute name="answer">{escape(answer)}</attribute>\n    </tag>\n  </image>\n'
         )
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     (folder / "annotations.xml").write_text(
         '<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n  <version>1.1</version>\n  <meta>\n    <task>\n'
         "      <id>12</id>\n      <name>shapes</name>\n"
@@ -212,8 +212,8 @@ def own_frames_of_clips(folder: Path, rng: random.Random) -> Made:
     for i in range(8):
         scenes = distinct(rng, 3 + i % 2)
         clip = f"clip_{i + 1:02d}"
-        pictures = [
-            save_picture(scene.image, folder / "frames" / clip / f"frame_{8 * j:04d}.jpg")
+        images = [
+            save_image(scene.image, folder / "frames" / clip / f"frame_{8 * j:04d}.jpg")
             for j, scene in enumerate(scenes)
         ]
         question, answer = (
@@ -221,7 +221,7 @@ def own_frames_of_clips(folder: Path, rng: random.Random) -> Made:
             scenes[0 if i % 2 else -1].word,
         )
         lines.append([clip, question, answer, len(scenes)])
-        rows.append(row(question, answer, pictures))
+        rows.append(row(question, answer, images))
     with (folder / "questions.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["clip", "question", "answer", "num_frames"])
@@ -238,12 +238,12 @@ def own_coco_style_json(folder: Path, rng: random.Random) -> Made:
     for i in range(7):
         scene = Scene(rng)
         name = f"plant_{i:02d}.webp"
-        picture = save_picture(scene.image, folder / "img" / name)
+        image = save_image(scene.image, folder / "img" / name)
         images.append({"id": 40 + i, "file_name": name, "width": scene.image.width, "height": scene.image.height})
         for kind in ("count", "colour")[: 1 + i % 2]:
             question, answer = scene.ask(kind)
             notes.append({"id": len(notes) + 1, "image_id": 40 + i, "question": question, "answer": answer})
-            rows.append(row(question, answer, [picture]))
+            rows.append(row(question, answer, [image]))
     write_json(
         folder / "annotations.json",
         {"info": {"description": "plants", "year": 2026}, "licenses": [], "images": images, "annotations": notes},
@@ -260,11 +260,11 @@ def own_saved_dataset_dict_spanish(folder: Path, rng: random.Random) -> Made:
         columns: dict[str, list[object]] = {"imagen": [], "pregunta": [], "opciones": [], "respuesta": []}
         for i in range(count):
             scene = Scene(rng)
-            cell, picture = image_cell(scene.image)
+            cell, image = image_cell(scene.image)
             question, choices, right = closed_in(scene, "es", kind_of(i), 3)
             for name, value in zip(columns, (cell, question, choices, choices[right]), strict=True):
                 columns[name].append(value)
-            rows.append(row(question, None, [picture], choices, right, split=split))
+            rows.append(row(question, None, [image], choices, right, split=split))
         features = datasets.Features(
             {"imagen": IMAGE, "pregunta": STRING, "opciones": datasets.List(STRING), "respuesta": STRING}
         )
@@ -308,15 +308,15 @@ def own_imagefolder_several_images(folder: Path, rng: random.Random) -> Made:
         for i in range(count):
             scenes = distinct(rng, 2)
             names = [f"{i:03d}_{side}.png" for side in ("before", "after")]
-            pictures = [
-                save_picture(scene.image, folder / split / name) for scene, name in zip(scenes, names, strict=True)
+            images = [
+                save_image(scene.image, folder / split / name) for scene, name in zip(scenes, names, strict=True)
             ]
             question, answer = (
                 f"Which word is printed in the {('first', 'second')[i % 2]} picture?",
                 scenes[i % 2].word,
             )
             records.append({"images_file_names": names, "question": question, "answer": answer})
-            rows.append(row(question, answer, pictures, split=split))
+            rows.append(row(question, answer, images, split=split))
         write_jsonl(folder / split / "metadata.jsonl", records)
     return "", rows
 
@@ -327,10 +327,10 @@ def own_questions_in_markdown(folder: Path, rng: random.Random) -> Made:
     rows, text = [], "# Quiz of the club\n\nMade for the summer party.\n"
     for i in range(8):
         scene = Scene(rng)
-        picture = save_picture(scene.image, folder / "pics" / f"q{i + 1}.png")
+        image = save_image(scene.image, folder / "pics" / f"q{i + 1}.png")
         question, answer = scene.ask(kind_of(i))
         text += f"\n## {i + 1}\n\n![picture](pics/q{i + 1}.png)\n\n**Question:** {question}\n\n**Answer:** {answer}\n"
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     (folder / "quiz.md").write_text(text)
     return "", rows
 
@@ -359,10 +359,10 @@ def own_unanswered_questions(folder: Path, rng: random.Random) -> Made:
     for i in range(10):
         scene = Scene(rng)
         name = f"{i + 1}.jpg"
-        picture = save_picture(scene.image, folder / "images" / name)
+        image = save_image(scene.image, folder / "images" / name)
         question, _ = scene.ask(kind_of(i))
         lines.append([i + 1, name, question, ""])
-        rows.append(row(question, None, [picture]))
+        rows.append(row(question, None, [image]))
     with (folder / "todo.tsv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         writer.writerow(["no", "image", "question", "answer"])

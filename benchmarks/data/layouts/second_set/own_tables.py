@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
-from layouts.package import Made, row, save_picture
+from layouts.package import Made, row, save_image
 from layouts.scenes import Scene
 from layouts.second_set.languages import ask_in, blind, kind_of
 
@@ -22,10 +22,10 @@ def own_excel_csv_german(folder: Path, rng: random.Random) -> Made:
     for i in range(10):
         scene = Scene(rng)
         name = f"Foto {i + 1:02d}.jpg"
-        picture = save_picture(scene.image, folder / "Bilder" / name)
+        image = save_image(scene.image, folder / "Bilder" / name)
         question, answer = ask_in(scene, "de", kind_of(i))
         lines.append([i + 1, name, question, answer, "geprüft; siehe Liste" if i % 3 == 0 else "", "12,5"])
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     text = io.StringIO()
     writer = csv.writer(text, delimiter=";", lineterminator="\r\n")
     writer.writerow(["Nr.", "Bilddatei", "Frage", "Antwort", "Bemerkung", "Größe (kB)"])
@@ -41,10 +41,10 @@ def own_csv_windows_1252(folder: Path, rng: random.Random) -> Made:
     for i in range(9):
         scene = Scene(rng)
         name = f"DSC_{200 + i:04d}.JPG"
-        picture = save_picture(scene.image, folder / name)
+        image = save_image(scene.image, folder / name)
         question, answer = ask_in(scene, "fr", kind_of(i))
         lines.append([name, question, answer])
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     text = io.StringIO()
     writer = csv.writer(text, delimiter=";", lineterminator="\r\n")
     writer.writerow(["Fichier", "Question", "Réponse"])
@@ -60,10 +60,10 @@ def own_unicode_text_utf16(folder: Path, rng: random.Random) -> Made:
     for i in range(9):
         scene = Scene(rng)
         name = f"scan{i + 1}.png"
-        picture = save_picture(scene.image, folder / "scans" / name)
+        image = save_image(scene.image, folder / "scans" / name)
         question, answer = scene.ask(kind_of(i))
         lines.append(f"scans\\{name}\t{question}\t{answer}")
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     (folder / "questions.txt").write_bytes("\r\n".join([*lines, ""]).encode("utf-16"))
     return "", rows
 
@@ -146,10 +146,10 @@ def own_xlsx_two_sheets(folder: Path, rng: random.Random) -> Made:
     for i in range(10):
         scene = Scene(rng)
         name = f"shelf_{i + 1:02d}.jpg"
-        picture = save_picture(scene.image, folder / "photos" / name)
+        image = save_image(scene.image, folder / "photos" / name)
         question, answer = scene.ask(kind_of(i))
         lines.append([name, question, scene.count if answer.isdigit() else answer, "Ann" if i % 2 else ""])
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     write_xlsx(folder / "shelf questions.xlsx", {"Questions": lines, "Notes": [["Note"], ["Photos taken in May."]]})
     return "", rows
 
@@ -167,13 +167,13 @@ def own_sqlite(folder: Path, rng: random.Random) -> Made:
         for i in range(7):
             scene = Scene(rng)
             name = f"photos/p{i:03d}.jpg"
-            picture = save_picture(scene.image, folder / name)
+            image = save_image(scene.image, folder / name)
             base.execute("INSERT INTO photos VALUES (?, ?, ?)", (i + 10, name, "Oslo"))
             for kind in ("count", "colour")[: 1 + i % 2]:
                 question, answer = scene.ask(kind)
                 base.execute(
                     "INSERT INTO questions (photo_id, question, answer) VALUES (?, ?, ?)", (i + 10, question, answer)
                 )
-                rows.append(row(question, answer, [picture]))
+                rows.append(row(question, answer, [image]))
     base.close()
     return "", rows

@@ -12,7 +12,7 @@ from layouts.package import (
     image_cell,
     letter,
     row,
-    save_picture,
+    save_image,
     write_json,
     write_jsonl,
     write_parquet,
@@ -29,15 +29,15 @@ def xgqa_original(folder: Path, rng: random.Random) -> Made:
     """
     scenes = distinct(rng, 8)
     numbers = [f"n{rng.randrange(1000, 600000)}" if i % 2 else str(rng.randrange(2300000, 2420000)) for i in range(8)]
-    pictures = [
-        save_picture(scene.image, folder / "images" / f"{number}.jpg")
+    images = [
+        save_image(scene.image, folder / "images" / f"{number}.jpg")
         for scene, number in zip(scenes, numbers, strict=True)
     ]
     ids = [str(rng.randrange(20000000, 209999999)) for _ in scenes]
     rows = []
     for language in ("de", "id", "pt", "ru"):
         records = {}
-        for i, (scene, number, picture) in enumerate(zip(scenes, numbers, pictures, strict=True)):
+        for i, (scene, number, image) in enumerate(zip(scenes, numbers, images, strict=True)):
             kind = "colour" if i % 2 else "word"
             question, answer = ask_in(scene, language, kind)[0], scene.ask(kind)[1]
             records[ids[i]] = {
@@ -54,7 +54,7 @@ def xgqa_original(folder: Path, rng: random.Random) -> Made:
                 "types": {"detailed": "query", "semantic": "attr", "structural": "query"},
                 "fullAnswer": f"It is {answer}.",
             }
-            rows.append(row(question, answer, [picture], split=language))
+            rows.append(row(question, answer, [image], split=language))
         write_json(folder / "data" / "zero_shot" / f"testdev_balanced_questions_{language}.json", records)
     return "", rows
 
@@ -72,12 +72,12 @@ def qbench_llvisionqa(folder: Path, rng: random.Random) -> Made:
         for i in range(count):
             scene = Scene(rng)
             name = f"{rng.randrange(10**8, 10**10)}.jpg"
-            picture = save_picture(scene.image, folder / "images" / name)
+            image = save_image(scene.image, folder / "images" / name)
             question, choices, right = scene.ask_closed(3, kind_of(i))
             record = {"img_path": name, "question": question, "candidates": choices, "type": i % 3, "concern": i % 4}
             if split == "dev":
                 record["correct_ans"] = choices[right]
-                rows.append(row(question, None, [picture], choices, right, split=split))
+                rows.append(row(question, None, [image], choices, right, split=split))
             records.append(record)
         write_json(folder / f"llvisionqa_{split}.json", records, 4)
     return "", rows
@@ -96,7 +96,7 @@ def vstar_bench(folder: Path, rng: random.Random) -> Made:
     for i in range(10):
         scene, category = Scene(rng), ("direct_attributes", "relative_position")[i // 6]
         path = f"{category}/sa_{rng.randrange(1000, 99999)}.jpg"
-        picture = save_picture(scene.image, folder / path)
+        image = save_image(scene.image, folder / path)
         question, choices, right = scene.ask_closed(4 if i < 6 else 2, "colour")
         others = [each for j, each in enumerate(choices) if j != right]
         write_json(
@@ -111,7 +111,7 @@ def vstar_bench(folder: Path, rng: random.Random) -> Made:
         listed = "\n".join(f"({letter(j)}) {each}" for j, each in enumerate(choices))
         text = f"{question}\n{listed}\nAnswer with the option's letter from the given choices directly."
         records.append({"image": path, "text": text, "category": category, "label": letter(right), "question_id": i})
-        rows.append(row(question, None, [picture], choices, right))
+        rows.append(row(question, None, [image], choices, right))
     write_jsonl(folder / "test_questions.jsonl", records)
     (folder / "README.md").write_text("---\nlicense: mit\n---\n")
     return "", rows
@@ -141,7 +141,7 @@ def cv_bench_hf(folder: Path, rng: random.Random) -> Made:
         for _ in range(count):
             scene = Scene(rng)
             path = f"img/{name.upper()}/{task.lower()}/ade20k_{number}.png"
-            cell, picture = image_cell(scene.image, path)
+            cell, image = image_cell(scene.image, path)
             question, choices, right = scene.ask_closed(4 if name == "2d" else 2)
             listed = "\n".join(f"({letter(j)}) {each}" for j, each in enumerate(choices))
             answer = f"({letter(right)})"
@@ -165,7 +165,7 @@ def cv_bench_hf(folder: Path, rng: random.Random) -> Made:
                 }
             )
             number += 1
-            rows.append(row(question, None, [picture], choices, right, accept=[answer]))
+            rows.append(row(question, None, [image], choices, right, accept=[answer]))
         text = (
             "type",
             "task",

@@ -7,7 +7,7 @@ from pathlib import Path
 from layouts.package import (
     Made,
     row,
-    save_picture,
+    save_image,
     write_json,
 )
 from layouts.scenes import WORDS, Scene
@@ -25,7 +25,7 @@ def cocoqa_original(folder: Path, rng: random.Random) -> Made:
         lines: dict[str, list[str]] = {"questions": [], "answers": [], "img_ids": [], "types": []}
         for i in range(count):
             scene, number = Scene(rng), rng.randrange(1000, 580000)
-            picture = save_picture(scene.image, folder / images / f"COCO_{images}_{number:012d}.jpg")
+            image = save_image(scene.image, folder / images / f"COCO_{images}_{number:012d}.jpg")
             for kind in ("count", "colour")[: 1 + i % 2]:
                 question, answer = scene.ask(kind)
                 question = question.lower().replace("?", " ?")
@@ -36,7 +36,7 @@ def cocoqa_original(folder: Path, rng: random.Random) -> Made:
                     ("types", "1" if kind == "count" else "2"),
                 ):
                     lines[name].append(text)
-                rows.append(row(question, answer, [picture], split=split))
+                rows.append(row(question, answer, [image], split=split))
         (folder / split).mkdir()
         for name, each in lines.items():
             (folder / split / f"{name}.txt").write_text("".join(f"{line}\n" for line in each))
@@ -53,7 +53,7 @@ def visual_genome_qa(folder: Path, rng: random.Random) -> Made:
     for i in range(8):
         scene, number = Scene(rng), rng.randrange(1, 2400000) if i % 3 else i + 1
         place = "VG_100K" if i % 2 else "VG_100K_2"
-        picture = save_picture(scene.image, folder / place / f"{number}.jpg")
+        image = save_image(scene.image, folder / place / f"{number}.jpg")
         images.append(
             {
                 "width": scene.image.width,
@@ -78,7 +78,7 @@ def visual_genome_qa(folder: Path, rng: random.Random) -> Made:
                     "q_objects": [],
                 }
             )
-            rows.append(row(question, written, [picture], accept=[answer]))
+            rows.append(row(question, written, [image], accept=[answer]))
         groups.append({"id": number, "qas": asked})
     write_json(folder / "image_data.json", images)
     write_json(folder / "question_answers.json", groups)
@@ -100,7 +100,7 @@ def visdial_v1(folder: Path, rng: random.Random) -> Made:
         for _ in range(count):
             scene, number, turns = Scene(rng), rng.randrange(1000, 580000), []
             prefix = "COCO_train2014" if split == "train" else "VisualDialog_val2018"
-            picture = save_picture(scene.image, folder / images / f"{prefix}_{number:012d}.jpg")
+            image = save_image(scene.image, folder / images / f"{prefix}_{number:012d}.jpg")
             for kind in ("colour", "count", "word"):
                 question, answer = scene.ask(kind)
                 question = question.lower().rstrip("?")
@@ -108,7 +108,7 @@ def visdial_v1(folder: Path, rng: random.Random) -> Made:
                     if value not in pool:
                         pool.insert(rng.randrange(len(pool) + 1), value)
                 turns.append((question, answer))
-                rows.append(row(question, answer, [picture], split=split))
+                rows.append(row(question, answer, [image], split=split))
             dialogs.append({"image_id": number, "caption": f"some {scene.shape}s above a word", "dialog": turns})
         for each in dialogs:
             written = []
@@ -151,7 +151,7 @@ def fvqa_original(folder: Path, rng: random.Random) -> Made:
             if i % 2
             else f"ILSVRC2012_test_{rng.randrange(100, 99999):08d}.JPEG"
         )
-        picture = save_picture(scene.image, top / "images" / name, "JPEG")
+        image = save_image(scene.image, top / "images" / name, "JPEG")
         question, answer = scene.ask(kind_of(i))
         question = question.rstrip("?")
         fact, number = f"conceptnet/e/{rng.randrange(10**6)}", str(rng.randrange(100, 9000))
@@ -176,7 +176,7 @@ def fvqa_original(folder: Path, rng: random.Random) -> Made:
             "question_id": number,
         }
         names.append(name)
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     write_json(top / "all_qs_dict_release.json", questions)
     write_json(top / "all_fact_triples_release.json", facts)
     (folder / "Name_Lists").mkdir()
@@ -200,7 +200,7 @@ def kvqa_original(folder: Path, rng: random.Random) -> Made:
     for i in range(7):
         scene, number = Scene(rng), str(rng.randrange(10, 40000))
         path = f"KVQAimgs/{number}.{'png' if i % 2 else 'jpg'}"
-        picture = save_picture(scene.image, folder / path)
+        image = save_image(scene.image, folder / path)
         asked = [scene.ask(kind) for kind in ("count", "word")[: 1 + i % 2]]
         records[number] = {
             "NamedEntities": [scene.word.title()],
@@ -213,7 +213,7 @@ def kvqa_original(folder: Path, rng: random.Random) -> Made:
             "Type of Question": [["1-hop"], ["Counting"]][: len(asked)],
             "split": [1 + i % 3, 1, 2, 3, 1],
         }
-        rows += [row(question, answer, [picture]) for question, answer in asked]
+        rows += [row(question, answer, [image]) for question, answer in asked]
     write_json(folder / "Dataset.json", records)
     return "", rows
 
@@ -232,9 +232,9 @@ def amber_original(folder: Path, rng: random.Random) -> Made:
         "discriminative-existence": [],
     }
     scenes = [Scene(rng) for _ in range(5)]
-    pictures = [save_picture(scene.image, folder / "image" / f"AMBER_{i + 1}.jpg") for i, scene in enumerate(scenes)]
+    images = [save_image(scene.image, folder / "image" / f"AMBER_{i + 1}.jpg") for i, scene in enumerate(scenes)]
     for kind, group in groups.items():
-        for i, (scene, picture) in enumerate(zip(scenes, pictures, strict=True)):
+        for i, (scene, image) in enumerate(zip(scenes, images, strict=True)):
             number = len(queries) + 1
             if kind == "generative":
                 query, truth = "Describe this image.", {"truth": [scene.shape, scene.word], "hallu": ["cloud", "dog"]}
@@ -254,7 +254,7 @@ def amber_original(folder: Path, rng: random.Random) -> Made:
             queries.append(group[-1])
             truths.append({"id": number, "type": kind} | truth)
             if kind != "generative":
-                rows.append(row(query, str(truth["truth"]), [picture]))
+                rows.append(row(query, str(truth["truth"]), [image]))
     write_json(folder / "data" / "query" / "query_all.json", queries, 4)
     for kind, group in groups.items():
         write_json(folder / "data" / "query" / f"query_{kind}.json", group, 4)
@@ -283,8 +283,8 @@ def vivqa_original(folder: Path, rng: random.Random) -> Made:
             writer.writerow(["", "question", "answer", "img_id", "type"])
             for i in range(count):
                 scene, number, kind = Scene(rng), rng.randrange(100, 580000), kind_of(i)
-                picture = save_picture(scene.image, folder / "images" / f"{number:012d}.jpg")
+                image = save_image(scene.image, folder / "images" / f"{number:012d}.jpg")
                 question, answer = ask_in(scene, "vi", kind)
                 writer.writerow([i, question, answer, number, {"count": 1, "colour": 2, "word": 0}[kind]])
-                rows.append(row(question, answer, [picture], split=split))
+                rows.append(row(question, answer, [image], split=split))
     return "", rows

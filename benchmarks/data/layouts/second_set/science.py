@@ -14,7 +14,7 @@ from layouts.package import (
     image_cell,
     letter,
     row,
-    save_picture,
+    save_image,
     write_card,
     write_json,
     write_jsonl,
@@ -36,7 +36,7 @@ def puzzlevqa_original(folder: Path, rng: random.Random) -> Made:
         for i in range(4):
             scene = Scene(rng)
             path = f"images/{name}/{name}_{i:04d}.png"
-            picture = save_picture(scene.image, folder / "data" / path)
+            image = save_image(scene.image, folder / "data" / path)
             question, choices, right = scene.ask_closed(4, kind)
             records.append(
                 {
@@ -49,7 +49,7 @@ def puzzlevqa_original(folder: Path, rng: random.Random) -> Made:
                     "deduction": f"Based on the pattern, the answer should be {choices[right]}.",
                 }
             )
-            rows.append(row(question, None, [picture], choices, right))
+            rows.append(row(question, None, [image], choices, right))
         write_jsonl(folder / "data" / f"{name}.json", records)
     return "data", rows
 
@@ -67,10 +67,10 @@ def smart101_original(folder: Path, rng: random.Random) -> Made:
         for i in range(4):
             scene = Scene(rng)
             name = f"puzzle_{puzzle}_{i}.png"
-            picture = save_picture(scene.image, top / str(puzzle) / "img" / name)
+            image = save_image(scene.image, top / str(puzzle) / "img" / name)
             question, choices, right = scene.ask_closed(5)
             lines.append([i, question, name, *choices, letter(right), ""])
-            rows.append(row(question, None, [picture], choices, right))
+            rows.append(row(question, None, [image], choices, right))
         with (top / str(puzzle) / f"puzzle_{puzzle}.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(["id", "Question", "image", "A", "B", "C", "D", "E", "Answer", "Note"])
@@ -92,7 +92,7 @@ def spiqa_test_a(folder: Path, rng: random.Random) -> Made:
         figures, asked = {}, []
         for i, scene in enumerate(distinct(rng, 3)):
             name = f"{paper}-{'Table' if i == 2 else 'Figure'}{i + 1}-1.png"
-            picture = save_picture(scene.image, folder / "test-A" / "SPIQA_testA_Images" / paper / name)
+            image = save_image(scene.image, folder / "test-A" / "SPIQA_testA_Images" / paper / name)
             figures[name] = {
                 "caption": f"Figure {i + 1}: shapes drawn for {scene.word}.",
                 "content_type": "table" if i == 2 else "figure",
@@ -108,7 +108,7 @@ def spiqa_test_a(folder: Path, rng: random.Random) -> Made:
                         "reference": name,
                     }
                 )
-                rows.append(row(question, answer, [picture]))
+                rows.append(row(question, answer, [image]))
         papers[paper] = {"paper_id": paper, "all_figures": figures, "qa": asked}
     write_json(folder / "test-A" / "SPIQA_testA.json", papers)
     (folder / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n# SPIQA\n")
@@ -125,7 +125,7 @@ def arxivqa_original(folder: Path, rng: random.Random) -> Made:
     for i in range(10):
         scene = Scene(rng)
         path = f"images/{rng.randrange(1000, 2200)}.{rng.randrange(10000, 99999)}_{i}.jpg"
-        picture = save_picture(scene.image, folder / path)
+        image = save_image(scene.image, folder / path)
         question, choices, right = scene.ask_closed(4)
         options = [f"{letter(j)}) {each}" for j, each in enumerate(choices)]
         records.append(
@@ -138,7 +138,7 @@ def arxivqa_original(folder: Path, rng: random.Random) -> Made:
                 "rationale": f"The figure shows it: {choices[right]}.",
             }
         )
-        rows.append(row(question, None, [picture], choices, right, accept=[options[right]]))
+        rows.append(row(question, None, [image], choices, right, accept=[options[right]]))
     write_jsonl(folder / "arxivqa.jsonl", records)
     return "", rows
 
@@ -153,7 +153,7 @@ def wemath_hf(folder: Path, rng: random.Random) -> Made:
     rows, records = [], []
     for i in range(10):
         scene = Scene(rng)
-        cell, picture = image_cell(scene.image)
+        cell, image = image_cell(scene.image)
         question, choices, right = scene.ask_closed(3)
         choices = [*choices, "No correct answer"]
         records.append(
@@ -170,7 +170,7 @@ def wemath_hf(folder: Path, rng: random.Random) -> Made:
                 "knowledge concept description": "A shape has a colour.",
             }
         )
-        rows.append(row(question, None, [picture], choices, right))
+        rows.append(row(question, None, [image], choices, right))
     text = (
         "ID",
         "split",
@@ -206,7 +206,7 @@ def cvqa_hf(folder: Path, rng: random.Random) -> Made:
     }
     for i in range(10):
         scene, language, kind = Scene(rng), list(names)[i % 4], kind_of(i)
-        cell, picture = image_cell(scene.image, kind="JPEG")
+        cell, image = image_cell(scene.image, kind="JPEG")
         question, choices, right = closed_in(scene, language, kind)
         records.append(
             {
@@ -226,7 +226,7 @@ def cvqa_hf(folder: Path, rng: random.Random) -> Made:
                 "License": "CC BY-SA",
             }
         )
-        rows.append(row(question, None, [picture], choices, right))
+        rows.append(row(question, None, [image], choices, right))
     text = ("ID", "Subset", "Question", "Translated Question", "Category", "Image Type", "Image Source", "License")
     write_parquet(
         folder / "data/test-00000-of-00001.parquet",

@@ -15,7 +15,7 @@ from layouts.package import (
     image_cell,
     letter,
     row,
-    save_picture,
+    save_image,
     write_card,
     write_json,
     write_parquet,
@@ -55,7 +55,7 @@ def muirbench_hf(folder: Path, rng: random.Random) -> Made:
                 "counterpart_idx": str(9 - i),
             }
         )
-        rows.append(row(question, None, [picture for _, picture in cells], options, at))
+        rows.append(row(question, None, [image for _, image in cells], options, at))
     text = ("idx", "task", "image_relation", "image_type", "question", "answer", "counterpart_idx")
     write_parquet(
         folder / "data/test-00000-of-00001.parquet",
@@ -119,8 +119,8 @@ def mmvet_v2_original(folder: Path, rng: random.Random) -> Made:
             f"v2_{i}_{j}.png" if len(scenes) > 1 else f"v2_{i}.{'jpg' if i % 2 else 'png'}"
             for j in range(len(scenes))
         ]
-        pictures = [
-            save_picture(scene.image, folder / "images" / name) for scene, name in zip(scenes, names, strict=True)
+        images = [
+            save_image(scene.image, folder / "images" / name) for scene, name in zip(scenes, names, strict=True)
         ]
         if len(scenes) > 1:
             question, answer = (
@@ -136,7 +136,7 @@ def mmvet_v2_original(folder: Path, rng: random.Random) -> Made:
             "capability": ["rec"],
             "added_in": "v2",
         }
-        rows.append(row(question, answer, pictures, accept=[written, f"{answer} of them"]))
+        rows.append(row(question, answer, images, accept=[written, f"{answer} of them"]))
     write_json(folder / "mm-vet-v2.json", records, 4)
     return "", rows
 
@@ -149,7 +149,7 @@ def vlmevalkit_multi_image_tsv(folder: Path, rng: random.Random) -> Made:
     """
     rows, lines = [], []
     shown: list[Scene] = []
-    pictures: list[Digest] = []
+    images: list[Digest] = []
     for i in range(10):
         scenes, cell = distinct(rng, 1 if i % 3 == 0 else 2), str(i - 1)
         if i in (4, 8):
@@ -158,12 +158,12 @@ def vlmevalkit_multi_image_tsv(folder: Path, rng: random.Random) -> Made:
             data = [encoded(scene.image, "JPEG") for scene in scenes]
             texts = [base64.b64encode(each).decode() for each in data]
             cell = texts[0] if len(texts) == 1 else str(texts)
-            shown, pictures = scenes, [digest(each) for each in data]
+            shown, images = scenes, [digest(each) for each in data]
         at = rng.randrange(len(scenes))
         asked, choices, right = scenes[at].ask_closed(4, "count")
         question = f"{asked[:-1]} with the word {scenes[at].word}?"
         lines.append([i, question, *choices, letter(right), "counting", "synthetic", cell])
-        rows.append(row(question, None, pictures, choices, right))
+        rows.append(row(question, None, images, choices, right))
     with (folder / "BLINK.tsv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         writer.writerow(["index", "question", "A", "B", "C", "D", "answer", "category", "source", "image"])
@@ -181,7 +181,7 @@ def mantis_chat(folder: Path, rng: random.Random) -> Made:
     for i in range(8):
         scenes = distinct(rng, 2 + i % 2)
         paths = [f"train_images/sharegpt4v/{rng.randrange(10**8):09d}.jpg" for _ in scenes]
-        pictures = [save_picture(scene.image, folder / path) for scene, path in zip(scenes, paths, strict=True)]
+        images = [save_image(scene.image, folder / path) for scene, path in zip(scenes, paths, strict=True)]
         chat = []
         for turn in range(1 + i % 2):
             at = rng.randrange(len(scenes))
@@ -193,7 +193,7 @@ def mantis_chat(folder: Path, rng: random.Random) -> Made:
                 {"role": "user", "content": ("<image>" * len(scenes) if not turn else "") + question},
                 {"role": "assistant", "content": answer},
             ]
-            rows.append(row(question, answer, pictures))
+            rows.append(row(question, answer, images))
         records.append({"id": f"sharegpt4v-pt_{i}", "images": paths, "conversation": chat})
     write_json(folder / "train.json", records, 4)
     (folder / "data_config.yaml").write_text(
@@ -212,11 +212,11 @@ def mimicit_dense_captions(folder: Path, rng: random.Random) -> Made:
     for video in range(5):
         scenes = distinct(rng, 3)
         ids = [f"DC_IMG_v_{scenes[0].word}{video}_{i:04d}" for i in range(3)]
-        pictures = []
+        images = []
         for scene, name in zip(scenes, ids, strict=True):
             data = encoded(scene.image, "JPEG")
             frames[name] = base64.b64encode(data).decode()
-            pictures.append(digest(data))
+            images.append(digest(data))
         for kind in ("first", "last"):
             scene = scenes[0 if kind == "first" else -1]
             question, answer = f"Which word is shown in the {kind} frame of the video?", f"The word is {scene.word}."
@@ -226,7 +226,7 @@ def mimicit_dense_captions(folder: Path, rng: random.Random) -> Made:
                 "image_ids": ids,
                 "rel_ins_ids": [],
             }
-            rows.append(row(question, answer, pictures))
+            rows.append(row(question, answer, images))
     for number, each in asked.items():
         each["rel_ins_ids"] = [
             other for other in asked if other != number and asked[other]["image_ids"] == each["image_ids"]

@@ -13,7 +13,7 @@ from layouts.package import (
     conversation,
     image_cell,
     row,
-    save_picture,
+    save_image,
     write_json,
     write_jsonl,
     write_parquet,
@@ -41,18 +41,18 @@ def sharegpt_own(folder: Path, rng: random.Random) -> Made:
     for i in range(10):
         shown = draw(rng)
         names = [f"images/box_{i:03}_a.jpg"]
-        pictures = [save_picture(shown.image, folder / names[0])]
+        images = [save_image(shown.image, folder / names[0])]
         question, answer = asked(shown, i, "box")
         text = f"<image>\n{question}"
         if i % 4 == 1:
             second = draw(rng)
             names.append(f"images/box_{i:03}_b.jpg")
-            pictures.append(save_picture(second.image, folder / names[1]))
+            images.append(save_image(second.image, folder / names[1]))
             question, answer = "Which code is written on the second box?", second.code
             text = f"<image><image>{question}"
         turns = [{"from": "system", "value": SYSTEM}, *conversation(text, answer)]
         records.append({"conversations": turns, "images": names})
-        rows.append(row(question, answer, pictures))
+        rows.append(row(question, answer, images))
     write_json(folder / "train_sharegpt.json", records, indent=2)
     return "", rows
 
@@ -94,12 +94,12 @@ def llava_three_turns(folder: Path, rng: random.Random) -> Made:
     for i in range(4):
         shown = draw(rng)
         name = f"shelf/{rng.randrange(10**9):012}.jpg"
-        picture = save_picture(shown.image, folder / "images" / name)
+        image = save_image(shown.image, folder / "images" / name)
         pairs = [asked(shown, i + j, "shelf") for j in range(3)]
         turns = [text for pair in pairs for text in pair]
         turns[0] = f"{turns[0]}\n<image>" if i % 2 else f"<image>\n{turns[0]}"
         records.append({"id": Path(name).stem, "image": name, "conversations": conversation(*turns)})
-        rows += [row(question, answer, [picture]) for question, answer in pairs]
+        rows += [row(question, answer, [image]) for question, answer in pairs]
     write_json(folder / "shelf_instruct.json", records)
     return "", rows
 
@@ -110,14 +110,14 @@ def trl_lists_of_messages(folder: Path, rng: random.Random) -> Made:
     rows, records = [], []
     for i in range(9):
         shown = draw(rng)
-        cell, picture = image_cell(shown.image, f"{i}.png")
-        cells, pictures = [cell], [picture]
+        cell, image = image_cell(shown.image, f"{i}.png")
+        cells, images = [cell], [image]
         question, answer = asked(shown, i, "poster")
         if i % 4 == 3:
             second = draw(rng)
-            cell, picture = image_cell(second.image, f"{i}_second.png")
+            cell, image = image_cell(second.image, f"{i}_second.png")
             cells.append(cell)
-            pictures.append(picture)
+            images.append(image)
             question, answer = "Which code is written on the second poster?", second.code
         records.append(
             {
@@ -126,7 +126,7 @@ def trl_lists_of_messages(folder: Path, rng: random.Random) -> Made:
                 "completion": [{"role": "assistant", "content": answer}],
             }
         )
-        rows.append(row(question, answer, pictures))
+        rows.append(row(question, answer, images))
     message = List({"role": STRING, "content": STRING})
     write_parquet(
         folder / "data" / "train-00000-of-00001.parquet",
@@ -143,12 +143,12 @@ def swift_query_response(folder: Path, rng: random.Random) -> Made:
     for i in range(10):
         shown = draw(rng)
         name = f"img/ticket_{i}.png"
-        picture = save_picture(shown.image, folder / name)
+        image = save_image(shown.image, folder / name)
         question, answer = asked(shown, i, "ticket")
         records.append(
             {"system": SYSTEM, "query": f"<image>{question}", "response": answer, "history": [], "images": [name]}
         )
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     write_jsonl(folder / "tickets.jsonl", records)
     return "", rows
 
@@ -160,7 +160,7 @@ def llama_factory_own_names(folder: Path, rng: random.Random) -> Made:
     for i in range(10):
         shown = draw(rng)
         name = f"door_pics/d{i:02}.jpg"
-        picture = save_picture(shown.image, folder / "data" / name)
+        image = save_image(shown.image, folder / "data" / name)
         question, answer = asked(shown, i, "door")
         records.append(
             {
@@ -171,7 +171,7 @@ def llama_factory_own_names(folder: Path, rng: random.Random) -> Made:
                 "pics": [name],
             }
         )
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     write_json(folder / "data" / "doors.json", records, indent=2)
     tags = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
     columns = {"messages": "dialog", "images": "pics"}
@@ -187,13 +187,13 @@ def qwen_vl_img_tags(folder: Path, rng: random.Random) -> Made:
     for i in range(9):
         shown = draw(rng)
         name = f"assets/menu_{i + 1}.jpg"
-        pictures = [save_picture(shown.image, folder / name)]
+        images = [save_image(shown.image, folder / name)]
         question, answer = asked(shown, i, "menu")
         text = f"Picture 1: <img>{name}</img>\n{question}"
         if i % 4 == 2:
             second = draw(rng)
             name = f"assets/menu_{i + 1}_back.jpg"
-            pictures.append(save_picture(second.image, folder / name))
+            images.append(save_image(second.image, folder / name))
             question, answer = "What colour are the shapes in the second picture?", second.colour
             text = f"{text.splitlines()[0]}\nPicture 2: <img>{name}</img>\n{question}"
         records.append(
@@ -202,7 +202,7 @@ def qwen_vl_img_tags(folder: Path, rng: random.Random) -> Made:
                 "conversations": [{"from": "user", "value": text}, {"from": "assistant", "value": answer}],
             }
         )
-        rows.append(row(question, answer, pictures))
+        rows.append(row(question, answer, images))
     write_json(folder / "menus.json", records, indent=1)
     return "", rows
 
@@ -214,7 +214,7 @@ def internvl_meta(folder: Path, rng: random.Random) -> Made:
     for i in range(10):
         shown = draw(rng)
         name = f"cam{1 + i % 2}/{i:05}.jpg"
-        picture = save_picture(shown.image, folder / "yard_images" / name)
+        image = save_image(shown.image, folder / "yard_images" / name)
         question, answer = asked(shown, i, "truck")
         records.append(
             {
@@ -225,7 +225,7 @@ def internvl_meta(folder: Path, rng: random.Random) -> Made:
                 "conversations": conversation(f"<image>\n{question}", answer),
             }
         )
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     write_jsonl(folder / "annotations" / "yard_train.jsonl", records)
     entry = {"root": "yard_images/", "annotation": "annotations/yard_train.jsonl", "data_augment": False}
     write_json(folder / "meta.json", {"yard": {**entry, "repeat_time": 1, "length": len(records)}}, indent=2)
@@ -239,7 +239,7 @@ def axolotl_parts(folder: Path, rng: random.Random) -> Made:
     for i in range(9):
         shown = draw(rng)
         name = f"images/crate_{i}.png"
-        picture = save_picture(shown.image, folder / name)
+        image = save_image(shown.image, folder / name)
         question, answer = asked(shown, i, "crate")
         records.append(
             {
@@ -253,7 +253,7 @@ def axolotl_parts(folder: Path, rng: random.Random) -> Made:
                 ]
             }
         )
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     write_jsonl(folder / "crates.jsonl", records)
     (folder / "config.yml").write_text(
         "base_model: HuggingFaceTB/SmolVLM-500M-Instruct\nprocessor_type: AutoProcessor\n"
@@ -272,7 +272,7 @@ def unsloth_messages(folder: Path, rng: random.Random) -> Made:
     for i in range(9):
         shown = draw(rng)
         name = f"scans/card{i:02}.png"
-        picture = save_picture(shown.image, folder / name)
+        image = save_image(shown.image, folder / name)
         question, answer = asked(shown, i, "card")
         records.append(
             {
@@ -285,6 +285,6 @@ def unsloth_messages(folder: Path, rng: random.Random) -> Made:
                 ]
             }
         )
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     write_json(folder / "converted_dataset.json", records)
     return "", rows

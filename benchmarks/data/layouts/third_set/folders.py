@@ -5,7 +5,7 @@ import sqlite3
 from collections import Counter
 from pathlib import Path
 
-from layouts.package import Made, row, save_picture, write_json
+from layouts.package import Made, row, save_image, write_json
 
 from .drawing import COLOURS, draw, held_out, offer, other
 
@@ -17,7 +17,7 @@ def photo_notes_txt(folder: Path, rng: random.Random) -> Made:
     for i in range(5):
         shown = draw(rng)
         stem = f"DSC_{4410 + i * 3}"
-        picture = save_picture(shown.image, folder / f"{stem}.JPG")
+        image = save_image(shown.image, folder / f"{stem}.JPG")
         asked = [
             (f"How many {shown.shape}s are painted on the wall?", shown.count),
             ("What colour are the shapes?", shown.colour),
@@ -26,7 +26,7 @@ def photo_notes_txt(folder: Path, rng: random.Random) -> Made:
         pairs = [asked[i % 3], asked[(i + 1) % 3]]
         text = "\n\n".join(f"Q: {question}\nA: {answer}" for question, answer in pairs)
         (folder / f"{stem}.txt").write_text(text + "\n", encoding="utf-8")
-        rows += [row(question, answer, [picture]) for question, answer in pairs]
+        rows += [row(question, answer, [image]) for question, answer in pairs]
     return "", rows
 
 
@@ -36,7 +36,7 @@ def receipt_json_each(folder: Path, rng: random.Random) -> Made:
     rows = []
     for i in range(4):
         shown = draw(rng)
-        picture = save_picture(shown.image, folder / "receipts" / f"receipt_{i + 1:02}.png")
+        image = save_image(shown.image, folder / "receipts" / f"receipt_{i + 1:02}.png")
         pairs = [
             ("What is the receipt number?", shown.code),
             ("How many items were bought?", shown.count),
@@ -51,7 +51,7 @@ def receipt_json_each(folder: Path, rng: random.Random) -> Made:
             },
             indent=2,
         )
-        rows += [row(question, answer, [picture]) for question, answer in pairs]
+        rows += [row(question, answer, [image]) for question, answer in pairs]
     return "", rows
 
 
@@ -62,7 +62,7 @@ def case_folders(folder: Path, rng: random.Random) -> Made:
     for i in range(9):
         shown = draw(rng)
         case = folder / f"case_{i + 1:03}"
-        picture = save_picture(shown.image, case / ("photo.jpg" if i % 3 else "photo.png"))
+        image = save_image(shown.image, case / ("photo.jpg" if i % 3 else "photo.png"))
         question, answer = [
             ("How many tiles are broken?", shown.count),
             ("Which colour has the damaged area?", shown.colour),
@@ -71,7 +71,7 @@ def case_folders(folder: Path, rng: random.Random) -> Made:
         (case / "question.txt").write_text(question + "\n", encoding="utf-8")
         (case / "answer.txt").write_text(answer + "\n", encoding="utf-8")
         (case / "notes.txt").write_text(f"visited on {3 + i} May, light was poor\n", encoding="utf-8")
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     return "", rows
 
 
@@ -90,14 +90,14 @@ def markdown_table(folder: Path, rng: random.Random) -> Made:
     for i in range(10):
         shown = draw(rng)
         name = f"slide-{rng.randrange(10**4):04}-{i}.png"
-        picture = save_picture(shown.image, folder / "pics" / name)
+        image = save_image(shown.image, folder / "pics" / name)
         question, answer = [
             (f"How many {shown.shape}s lie on the tray?", shown.count),
             ("What colour is the sample?", shown.colour),
             ("Which code has the slide?", shown.code),
         ][i % 3]
         lines.append(f"| {i + 1} | ![slide {i + 1}](pics/{name}) | {question} | {answer} |")
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     (folder / "questions.md").write_text("\n".join([*lines, ""]), encoding="utf-8")
     return "", rows
 
@@ -121,7 +121,7 @@ REFERENCES images(image_id),
     for i in range(4):
         shown = draw(rng)
         name, image_id = f"{rng.randrange(16**8):08x}.jpg", 31 + 7 * i
-        picture = save_picture(shown.image, folder / "media" / name)
+        image = save_image(shown.image, folder / "media" / name)
         connection.execute("INSERT INTO images VALUES (?, ?, ?)", (image_id, name, f"2026-02-0{i + 1} 08:15:00"))
         for question, answer in (
             ("How many boats are in the harbour?", shown.count),
@@ -129,7 +129,7 @@ REFERENCES images(image_id),
             ("What is the number of the pier?", shown.code),
         ):
             asked.append((image_id, question, answer, 1 + i % 2))
-            rows.append(row(question, answer, [picture]))
+            rows.append(row(question, answer, [image]))
     rng.shuffle(asked)
     connection.executemany("INSERT INTO questions (image_id, question, answer, user_id) VALUES (?, ?, ?, ?)", asked)
     connection.commit()
@@ -144,7 +144,7 @@ def two_lists_by_id(folder: Path, rng: random.Random) -> Made:
     for i in range(6):
         shown = draw(rng)
         name = f"{other(rng, '', ['north', 'south', 'east'])}_{rng.randrange(10**5):05}.jpg"
-        picture = save_picture(shown.image, folder / "frames" / name)
+        image = save_image(shown.image, folder / "frames" / name)
         image_id = 900 + 13 * i
         images.append({"id": image_id, "file_name": name, "width": shown.image.width, "height": shown.image.height})
         for question, answer in (
@@ -152,7 +152,7 @@ def two_lists_by_id(folder: Path, rng: random.Random) -> Made:
             ("What colour is the first car?", shown.colour),
         )[: 1 + i % 2 if i < 2 else 2]:
             questions.append({"image_id": str(image_id), "question": question, "answer": answer})
-            rows.append(row(question, answer, [picture]))
+            rows.append(row(question, answer, [image]))
     rng.shuffle(images)
     rng.shuffle(questions)
     for number, question in enumerate(questions):
@@ -171,7 +171,7 @@ def ten_answers_own(folder: Path, rng: random.Random) -> Made:
     for i in range(10):
         shown = draw(rng)
         image_id = 12 + 5 * i
-        picture = save_picture(shown.image, folder / "photos" / f"kitchen_{image_id:06}.jpg")
+        image = save_image(shown.image, folder / "photos" / f"kitchen_{image_id:06}.jpg")
         question, answer, pool = [
             ("How many cups are on the shelf?", shown.count, [str(n) for n in range(1, 8)]),
             ("What colour is the shelf?", shown.colour, list(COLOURS)),
@@ -192,7 +192,7 @@ def ten_answers_own(folder: Path, rng: random.Random) -> Made:
                 ],
             }
         )
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     rng.shuffle(annotations)
     write_json(folder / "kitchen_questions.json", {"info": {"version": "0.3"}, "questions": questions})
     write_json(folder / "kitchen_annotations.json", {"info": {"version": "0.3"}, "annotations": annotations})
@@ -203,14 +203,14 @@ def ten_answers_own(folder: Path, rng: random.Random) -> Made:
 def html_quiz_pages(folder: Path, rng: random.Random) -> Made:
     """Three HTML pages have questions with an image, a lettered list and the solution; a logo is on each page."""
     rows = []
-    save_picture(draw(rng, (60, 60)).image, folder / "img" / "logo.png")
+    save_image(draw(rng, (60, 60)).image, folder / "img" / "logo.png")
     number = 0
     for page in range(1, 4):
         parts = []
         for _ in range(3):
             number += 1
             shown = draw(rng)
-            picture = save_picture(shown.image, folder / "img" / f"q{number:02}.jpg")
+            image = save_image(shown.image, folder / "img" / f"q{number:02}.jpg")
             if number % 2:
                 question = "Which colour do the shapes on this flag have?"
                 choices, right = offer(rng, shown.colour, list(COLOURS))
@@ -223,7 +223,7 @@ def html_quiz_pages(folder: Path, rng: random.Random) -> Made:
                 f'  <p class="stem">{question}</p>\n  <img src="img/q{number:02}.jpg" alt="flag" width="300">\n'
                 f'  <ol type="A">{items}</ol>\n  <p class="solution">Answer: {"ABCD"[right]}</p>\n</div>'
             )
-            rows.append(row(question, None, [picture], choices=choices, idx=right))
+            rows.append(row(question, None, [image], choices=choices, idx=right))
         (folder / f"page{page}.html").write_text(
             "<!DOCTYPE html>\n<html><head><meta charset='utf-8'><title>Flag quiz</title></head>\n<body>\n"
             f'<img class="logo" src="img/logo.png" alt="Our school"><h1>Flag quiz, page {page}</h1>\n'

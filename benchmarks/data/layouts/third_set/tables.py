@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from layouts.package import Made, row, save_picture, write_jsonl
+from layouts.package import Made, row, save_image, write_jsonl
 
 from .drawing import COLOURS, GERMAN, draw, held_out, offer, other, write_workbook
 
@@ -33,14 +33,14 @@ def workbook_two_headers(folder: Path, rng: random.Random) -> Made:
     for i in range(10):
         shown = draw(rng)
         name = f"weld_{i + 1:02}.jpg"
-        picture = save_picture(shown.image, folder / "pictures" / name)
+        image = save_image(shown.image, folder / "pictures" / name)
         question, answer = [
             ("How many seams are visible?", shown.count),
             ("What is the colour of the marker?", shown.colour),
             ("Which part number is stamped on the plate?", shown.code),
         ][i % 3]
         records.append([name, f"{i + 3:02}.02.2026", question, answer, "checked twice" if i % 4 == 0 else None])
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     legend: list[Sequence[str | int | None]] = [["Term", "Meaning"], ["seam", "line where two plates meet"]]
     write_workbook(
         folder / "inspection 2026.xlsx",
@@ -60,7 +60,7 @@ def german_csv_mac_names(folder: Path, rng: random.Random) -> Made:
     ):
         shown = draw(rng)
         name = f"{plant}_{i + 1}.jpg"
-        picture = save_picture(shown.image, folder / "Bilder" / unicodedata.normalize("NFD", name))
+        image = save_image(shown.image, folder / "Bilder" / unicodedata.normalize("NFD", name))
         pairs = [
             ("Wie viele Blüten sind zu sehen?", shown.count),
             ("Welche Farbe hat die Blüte?", GERMAN[shown.colour]),
@@ -68,7 +68,7 @@ def german_csv_mac_names(folder: Path, rng: random.Random) -> Made:
         for question, answer in pairs[: 2 if i < 4 else 1]:
             note = "Größe unklar; später prüfen" if i == 2 else ""
             records.append([str(len(records)), unicodedata.normalize("NFC", name), question, answer, note])
-            rows.append(row(question, answer, [picture]))
+            rows.append(row(question, answer, [image]))
     write_table(folder / "Fragen.csv", records, ";", "cp1252")
     return "", rows
 
@@ -82,14 +82,14 @@ def notion_export(folder: Path, rng: random.Random) -> Made:
     for i in range(9):
         shown = draw(rng)
         name = f"Old barn & yard {i + 1}.png" if i % 3 == 0 else f"Scheune grün {i + 1}.png"
-        picture = save_picture(shown.image, folder / page / name)
+        image = save_image(shown.image, folder / page / name)
         question, answer = [
             ("How many doors has the barn?", shown.count),
             ("What colour is the roof, seen from the yard?", shown.colour),
             ("Which sign hangs at the gate?", shown.code),
         ][i % 3]
         records.append([f"Card {i + 1}", question, answer, f"{quote(page)}/{quote(name)}", "farm, 2026"])
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     write_table(folder / f"{page}.csv", records, encoding="utf-8-sig", end="\n")
     everything = [[*records[0], "Created"], *([*each, "March 3, 2026 9:12 AM"] for each in records[1:])]
     write_table(folder / f"{page}_all.csv", everything, encoding="utf-8-sig", end="\n")
@@ -104,7 +104,7 @@ def species_folders(folder: Path, rng: random.Random) -> Made:
     for i in range(10):
         shown = draw(rng)
         name = f"IMG_{1201 + i}.jpg"
-        picture = save_picture(shown.image, folder / "images" / ["oak", "birch", "maple"][i % 3] / name)
+        image = save_image(shown.image, folder / "images" / ["oak", "birch", "maple"][i % 3] / name)
         if i % 2:
             question = "What colour are the leaves?"
             choices, right = offer(rng, shown.colour, list(COLOURS), 3 + i % 3 // 2)
@@ -112,7 +112,7 @@ def species_folders(folder: Path, rng: random.Random) -> Made:
             question = "Which number is on the label of the tree?"
             choices, right = offer(rng, shown.code, [f"{each}{rng.randrange(100, 1000)}" for each in "ABCDEF"])
         records.append([name, question, "\n".join(choices), choices[right]])
-        rows.append(row(question, None, [picture], choices=choices, idx=right))
+        rows.append(row(question, None, [image], choices=choices, idx=right))
     write_table(folder / "questions.csv", records)
     return "", rows
 
@@ -128,8 +128,8 @@ def windows_paths_thumbs(folder: Path, rng: random.Random) -> Made:
         records = [["id", "thumbnail", "image", "caption", "question", "answer", "comment"]]
         for i in range(start, start + count):
             shown = draw(rng)
-            picture = save_picture(shown.image, folder / "parts" / "full" / f"bolt_{i:02}.jpg")
-            save_picture(shown.image.resize((40, 30)), folder / "parts" / "thumbs" / f"bolt_{i:02}_s.jpg")
+            image = save_image(shown.image, folder / "parts" / "full" / f"bolt_{i:02}.jpg")
+            save_image(shown.image.resize((40, 30)), folder / "parts" / "thumbs" / f"bolt_{i:02}_s.jpg")
             question, answer = [
                 ("How many bolts are in the box?", shown.count),
                 ("What colour is the washer?", shown.colour),
@@ -147,7 +147,7 @@ def windows_paths_thumbs(folder: Path, rng: random.Random) -> Made:
                     "blurred?" if i % 5 == 0 else "",
                 ]
             )
-            rows.append(row(question, answer, [picture], split=split))
+            rows.append(row(question, answer, [image], split=split))
         write_table(folder / f"{split}.csv", records)
     return "", rows
 
@@ -167,14 +167,14 @@ def addresses_and_downloads(folder: Path, rng: random.Random) -> Made:
             continue
         shown = draw(rng)
         name = f"{rng.randrange(16**12):012x}.jpg"
-        picture = save_picture(shown.image, folder / "downloads" / name)
+        image = save_image(shown.image, folder / "downloads" / name)
         question, answer = [
             ("How many people wear a helmet?", shown.count),
             ("What colour is the first-aid kit?", shown.colour),
         ][i % 2]
         url = f"https://cdn.safety-training.example/uploads/2025/{1 + i:02}/{name}?width=1280&format=auto"
         records.append({"qid": f"k{i}", "image_url": url, "question": question, "answer": answer})
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     write_jsonl(folder / "cards.jsonl", records)
     return "", rows
 
@@ -187,7 +187,7 @@ def exam_with_key(folder: Path, rng: random.Random) -> Made:
     for i in range(10):
         shown = draw(rng)
         name = f"fig{rng.randrange(100, 1000)}_{i}.png"
-        picture = save_picture(shown.image, folder / "figures" / name)
+        image = save_image(shown.image, folder / "figures" / name)
         if i % 2:
             question = "Which reference number does the figure carry?"
             pool = [f"{each}{rng.randrange(100, 1000)}" for each in "ABCDEF"]
@@ -198,7 +198,7 @@ def exam_with_key(folder: Path, rng: random.Random) -> Made:
         nr = str(101 + i)
         records.append([nr, name, question, *choices, "2"])
         key.append([nr, "ABCD"[right]])
-        rows.append(row(question, None, [picture], choices=choices, idx=right))
+        rows.append(row(question, None, [image], choices=choices, idx=right))
     key[1:] = rng.sample(key[1:], len(key) - 1)
     write_table(folder / "exam_2025.csv", records)
     write_table(folder / "solutions_2025.csv", key)
@@ -212,7 +212,7 @@ def two_languages(folder: Path, rng: random.Random) -> Made:
     records = [["image", "question_de", "question_en", "answer_de", "answer_en"]]
     for i in range(9):
         shown = draw(rng)
-        picture = save_picture(shown.image, folder / "bilder" / f"schild_{i + 1}.jpg")
+        image = save_image(shown.image, folder / "bilder" / f"schild_{i + 1}.jpg")
         german, english = [
             (("Welche Farbe hat das Schild?", GERMAN[shown.colour]), ("What colour is the sign?", shown.colour)),
             (
@@ -221,8 +221,8 @@ def two_languages(folder: Path, rng: random.Random) -> Made:
             ),
         ][i % 2]
         records.append([f"schild_{i + 1}.jpg", german[0], english[0], german[1], english[1]])
-        rows.append(row(german[0], german[1], [picture], split="de"))
-        rows.append(row(english[0], english[1], [picture], split="en"))
+        rows.append(row(german[0], german[1], [image], split="de"))
+        rows.append(row(english[0], english[1], [image], split="en"))
     write_table(folder / "schilder.csv", records, encoding="utf-8-sig")
     return "", rows
 
@@ -234,9 +234,9 @@ def before_and_after(folder: Path, rng: random.Random) -> Made:
     records = [["pair", "image_before", "image_after", "question", "options", "answer"]]
     for i in range(8):
         first, second = draw(rng), draw(rng)
-        pictures = [
-            save_picture(first.image, folder / "before" / f"site{i + 1}_0412.jpg"),
-            save_picture(second.image, folder / "after" / f"site{i + 1}_0930.jpg"),
+        images = [
+            save_image(first.image, folder / "before" / f"site{i + 1}_0412.jpg"),
+            save_image(second.image, folder / "after" / f"site{i + 1}_0930.jpg"),
         ]
         question = "Are there more, fewer or as many shapes after the work?"
         old, new = int(first.count), int(second.count)
@@ -255,7 +255,7 @@ def before_and_after(folder: Path, rng: random.Random) -> Made:
                 choices[right],
             ]
         )
-        rows.append(row(question, None, pictures, choices=choices, idx=right))
+        rows.append(row(question, None, images, choices=choices, idx=right))
     write_table(folder / "pairs.csv", records)
     return "", rows
 
@@ -269,10 +269,10 @@ def form_answers(folder: Path, rng: random.Random) -> Made:
     for i in range(4):
         shown = draw(rng)
         name = f"nest_{rng.randrange(100, 1000)}.jpg"
-        picture = save_picture(shown.image, folder / "photos" / name)
+        image = save_image(shown.image, folder / "photos" / name)
         answers = [shown.count, shown.colour, shown.code]
         records.append([f"2026/03/0{i + 1} 9:1{i}:2{i} AM GMT+1", name, *answers])
-        rows += [row(question, answer, [picture]) for question, answer in zip(questions, answers, strict=True)]
+        rows += [row(question, answer, [image]) for question, answer in zip(questions, answers, strict=True)]
     write_table(folder / "Nest boxes (Responses) - Form Responses 1.csv", records)
     return "", rows
 
@@ -297,7 +297,7 @@ def kahoot_sheet(folder: Path, rng: random.Random) -> Made:
     ]
     for i in range(10):
         shown = draw(rng)
-        picture = save_picture(shown.image, folder / "quiz pictures" / f"planet{i + 1}.png")
+        image = save_image(shown.image, folder / "quiz pictures" / f"planet{i + 1}.png")
         if i % 2:
             question = "Which colour has this planet?"
             choices, right = offer(rng, shown.colour, list(COLOURS), 4 if i % 3 else 2)
@@ -306,7 +306,7 @@ def kahoot_sheet(folder: Path, rng: random.Random) -> Made:
             choices, right = offer(rng, shown.code, [f"{each}{rng.randrange(100, 1000)}" for each in "ABCDEF"])
         padded = [*choices, *[None] * (4 - len(choices))]
         records.append([i + 1, question, *padded, 20, right + 1, f"planet{i + 1}.png"])
-        rows.append(row(question, None, [picture], choices=choices, idx=right))
+        rows.append(row(question, None, [image], choices=choices, idx=right))
     write_workbook(folder / "KahootQuizTemplate.xlsx", {"Sheet1": records})
     return "", rows
 
@@ -319,7 +319,7 @@ def anki_notes(folder: Path, rng: random.Random) -> Made:
     for i in range(10):
         shown = draw(rng)
         name = f"leaf-{rng.randrange(16**6):06x}.jpg"
-        picture = save_picture(shown.image, folder / "collection.media" / name)
+        image = save_image(shown.image, folder / "collection.media" / name)
         question, answer = [
             ("How many lobes has this leaf?", shown.count),
             ("Which colour has this leaf in autumn?", shown.colour),
@@ -327,7 +327,7 @@ def anki_notes(folder: Path, rng: random.Random) -> Made:
         ][i % 3]
         front = f'<img src="{name}"><br>{question}' if i % 2 else f'{question}<br><img src="{name}">'
         records.append([front, answer, f"botany leaf::{other(rng, '', ['easy', 'hard'])}"])
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     path = folder / "Botany.txt"
     write_table(path, records, "\t", end="\n")
     text = path.read_text(encoding="utf-8")

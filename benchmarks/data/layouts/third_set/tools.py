@@ -6,7 +6,7 @@ import uuid
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from layouts.package import Made, row, save_picture, write_json
+from layouts.package import Made, row, save_image, write_json
 from layouts.scenes import digest, encoded
 
 from .drawing import COLOURS, draw, held_out, offer, other
@@ -19,7 +19,7 @@ def label_studio_tasks(folder: Path, rng: random.Random) -> Made:
     for i in range(9):
         shown = draw(rng)
         name = f"{rng.randrange(16**8):08x}-meter_{i + 1:02}.jpg"
-        picture = save_picture(shown.image, folder / "media" / "upload" / "3" / name)
+        image = save_image(shown.image, folder / "media" / "upload" / "3" / name)
         question, answer = [
             ("What does the meter show?", shown.code),
             ("What colour is the needle?", shown.colour),
@@ -69,7 +69,7 @@ def label_studio_tasks(folder: Path, rng: random.Random) -> Made:
                 "project": 3,
             }
         )
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     write_json(folder / "project-3-at-2026-02-12-08-00-1f2e3d4c.json", tasks)
     return "", rows
 
@@ -80,7 +80,7 @@ def label_studio_min(folder: Path, rng: random.Random) -> Made:
     rows, tasks = [], []
     for i in range(10):
         shown = draw(rng)
-        picture = save_picture(shown.image, folder / "pcb" / "batch 2" / f"board_{i + 1:02}.png")
+        image = save_image(shown.image, folder / "pcb" / "batch 2" / f"board_{i + 1:02}.png")
         question, answer = [
             ("Are there more than three pads?", "Yes" if int(shown.count) > 3 else "No"),
             ("Are the pads round?", "Yes" if shown.shape == "circle" else "No"),
@@ -98,7 +98,7 @@ def label_studio_min(folder: Path, rng: random.Random) -> Made:
                 "lead_time": 3.5,
             }
         )
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     write_json(folder / "project-5-at-2026-03-02-07-00-aa11bb22.json", tasks, indent=2)
     return "", rows
 
@@ -110,7 +110,7 @@ def via_project(folder: Path, rng: random.Random) -> Made:
     for i in range(9):
         shown = draw(rng)
         name = f"coin_{i + 1}.jpg"
-        picture = save_picture(shown.image, folder / name)
+        image = save_image(shown.image, folder / name)
         size = (folder / name).stat().st_size
         question, answer = [
             ("How many coins are on the cloth?", shown.count),
@@ -124,7 +124,7 @@ def via_project(folder: Path, rng: random.Random) -> Made:
             "regions": [{"shape_attributes": box, "region_attributes": {"type": "coin"}}] if i % 2 else [],
             "file_attributes": {"question": question, "answer": answer, "quality": "good"},
         }
-        rows.append(row(question, answer, [picture]))
+        rows.append(row(question, answer, [image]))
     text = {"type": "text", "description": "", "default_value": ""}
     write_json(
         folder / "via_project_2Mar2026_10h12m.json",

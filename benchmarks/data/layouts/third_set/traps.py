@@ -3,7 +3,7 @@
 import random
 from pathlib import Path
 
-from layouts.package import Made, save_picture, write_json
+from layouts.package import Made, save_image, write_json
 
 from .drawing import COLOURS, draw, held_out, offer
 from .tables import write_table
@@ -14,7 +14,7 @@ def trap_two_questions(folder: Path, rng: random.Random) -> Made:
     """Two questions that can both be answered with yes or no, one answer, and no word about which one it is for."""
     records = [["image", "question_1", "question_2", "answer"]]
     for i in range(10):
-        save_picture(draw(rng).image, folder / "images" / f"valve_{i + 1:02}.jpg")
+        save_image(draw(rng).image, folder / "images" / f"valve_{i + 1:02}.jpg")
         first = ["Is the valve open?", "Is the handle turned to the left?"][i % 2]
         second = ["Is the gauge in the green range?", "Is the seal broken?"][i // 2 % 2]
         records.append([f"valve_{i + 1:02}.jpg", first, second, rng.choice(["yes", "no"])])
@@ -28,7 +28,7 @@ def trap_same_names(folder: Path, rng: random.Random) -> Made:
     records = [["file", "question", "answer"]]
     for i in range(9):
         for place in ("site_a", "site_b"):
-            save_picture(draw(rng).image, folder / place / f"{i + 1:04}.jpg")
+            save_image(draw(rng).image, folder / place / f"{i + 1:04}.jpg")
         question, answer = [
             ("How many cones are on the road?", str(rng.randrange(1, 7))),
             ("What colour is the barrier?", rng.choice(list(COLOURS))),
@@ -46,7 +46,7 @@ def trap_shifted_answers(folder: Path, rng: random.Random) -> Made:
     """
     for i in range(1, 11):
         shown = draw(rng)
-        save_picture(shown.image, folder / "tasks" / f"{i:04}.jpg")
+        save_image(shown.image, folder / "tasks" / f"{i:04}.jpg")
         if i % 2:
             question = "What colour are the shapes?"
             choices, right = offer(rng, shown.colour, list(COLOURS))
@@ -65,7 +65,7 @@ def trap_ids_in_part(folder: Path, rng: random.Random) -> Made:
     images, questions = [["id", "file"]], [["question_id", "image_id", "question", "answer"]]
     for i in range(12):
         name = f"{rng.randrange(16**8):08x}.jpg"
-        save_picture(draw(rng).image, folder / "photos" / name)
+        save_image(draw(rng).image, folder / "photos" / name)
         images.append([str(101 + i), name])
         question, answer = [
             ("How many chairs are in the room?", str(rng.randrange(1, 7))),
@@ -82,7 +82,7 @@ def trap_other_images(folder: Path, rng: random.Random) -> Made:
     """The table is about ten scans, the folder has ten photos of other names."""
     records = [["image", "question", "answer"]]
     for i in range(10):
-        save_picture(draw(rng).image, folder / "photos" / f"DSC_{rng.randrange(40 * i, 40 * i + 40) + 412:04}.jpg")
+        save_image(draw(rng).image, folder / "photos" / f"DSC_{rng.randrange(40 * i, 40 * i + 40) + 412:04}.jpg")
         question, answer = [
             ("What is the date on the letter?", f"{rng.randrange(1, 29)} May 1931"),
             ("How many stamps are on the envelope?", str(rng.randrange(1, 6))),

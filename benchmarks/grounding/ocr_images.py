@@ -244,15 +244,15 @@ UNPRINTED: tuple[Callable[[random.Random], Picture], ...] = (curve, shapes)
 class Reader:
     """What a rationale says of an image: its readings, one of them misread."""
 
-    def __init__(self, picture: Picture, rng: random.Random, asked: list[str], fault: str) -> None:
-        self.picture, self.rng = picture, rng
-        self.read, self.lines = dict(picture.rows), list(picture.lines)
+    def __init__(self, image: Picture, rng: random.Random, asked: list[str], fault: str) -> None:
+        self.picture, self.rng = image, rng
+        self.read, self.lines = dict(image.rows), list(image.lines)
         rng = random.Random(f"{rng.random()} {fault}")  # the fault changes nothing else of the text
         wrong = rng.choice(asked)
         if fault == "number":
-            self.read[wrong] = misread(picture.rows[wrong], set(picture.rows.values()), rng)
+            self.read[wrong] = misread(image.rows[wrong], set(image.rows.values()), rng)
         elif fault == "other_row":
-            self.read[wrong] = rng.choice([value for name, value in picture.rows.items() if name != wrong])
+            self.read[wrong] = rng.choice([value for name, value in image.rows.items() if name != wrong])
         elif fault == "name":
             pool = next(
                 pool for pool in (SIGNS, STREETS, STORES, CITIES, GOODS, PEOPLE, FIELDS) if self.lines[0] in pool
@@ -359,18 +359,18 @@ def of_text(r: Reader, asked: list[str]) -> Told:
     ])  # fmt: skip
 
 
-def said(picture: Picture, fault: str, seed: str) -> Said:
+def said(image: Picture, fault: str, seed: str) -> Said:
     """One rationale about an image; the same seed tells the same thing without and with its fault."""
     rng = random.Random(seed)
-    kinds = [of_one, of_two, of_some, of_all] if len(picture.rows) > 2 else [of_one]
-    pooled = any(picture.lines[0] in pool for pool in (SIGNS, STORES)) if picture.lines else False
+    kinds = [of_one, of_two, of_some, of_all] if len(image.rows) > 2 else [of_one]
+    pooled = any(image.lines[0] in pool for pool in (SIGNS, STORES)) if image.lines else False
     if fault == "name" or (not fault and pooled and rng.random() < 0.3):
         kinds = [of_text]
     kind = rng.choice(kinds)
-    counts = {of_one: 1, of_two: 2, of_some: min(3, len(picture.rows)), of_all: len(picture.rows), of_text: 1}
-    asked = rng.sample(list(picture.rows), counts[kind])
-    question, text = kind(Reader(picture, rng, asked, fault), asked)
-    return Said(picture=picture, question=question, text=text, fault=fault)
+    counts = {of_one: 1, of_two: 2, of_some: min(3, len(image.rows)), of_all: len(image.rows), of_text: 1}
+    asked = rng.sample(list(image.rows), counts[kind])
+    question, text = kind(Reader(image, rng, asked, fault), asked)
+    return Said(picture=image, question=question, text=text, fault=fault)
 
 
 def make(count: int, seed: int) -> list[tuple[Picture, list[Said]]]:
@@ -380,19 +380,19 @@ def make(count: int, seed: int) -> list[tuple[Picture, list[Said]]]:
     made = []
     for number in range(count):
         if number % 6 == 5:
-            picture = UNPRINTED[number // 6 % 2](rng)
-            made.append((picture, [said(picture, "", f"{seed} {number}")]))
+            image = UNPRINTED[number // 6 % 2](rng)
+            made.append((image, [said(image, "", f"{seed} {number}")]))
             continue
-        picture = rng.choice(PRINTED)(rng)
+        image = rng.choice(PRINTED)(rng)
         faults = ["number", "number", "number"]
-        if len(picture.rows) > 2:
+        if len(image.rows) > 2:
             faults.append("other_row")
-        if picture.layout in ("sign", "receipt"):
+        if image.layout in ("sign", "receipt"):
             faults.append("name")
         fault = rng.choice(faults)
         pairs = (
-            (said(picture, "", own), said(picture, fault, own))
+            (said(image, "", own), said(image, fault, own))
             for own in (f"{seed} {number} {again}" for again in count_up())
         )
-        made.append((picture, list(next(pair for pair in pairs if pair[0].text != pair[1].text))))
+        made.append((image, list(next(pair for pair in pairs if pair[0].text != pair[1].text))))
     return made

@@ -1,6 +1,6 @@
 """Draw docs/pocket.png: images of the pocket world with questions and the students' replies, right and wrong ones.
 
-    python benchmarks/project/pocket_pictures.py runs/pocket/run
+    python benchmarks/project/pocket_images.py runs/pocket/run
 
 Takes the first two right and the first two wrong replies of the distilled student that have steps. Shows charts,
 receipts and notices only: they are drawn from free tables and plain words. The other images of that world are GPL-2
@@ -23,7 +23,7 @@ from distill.recipe.loading import load
 
 OUT = Path(__file__).resolve().parents[2] / "docs" / "pocket.png"
 FREE = ("charts", "pages")
-CARD, PICTURE, MARGIN = 300, 240, 14
+CARD, WITH_IMAGE, MARGIN = 300, 240, 14
 TEXT, LINE = 14, 20
 INK, RIGHT, WRONG, FRAME = (30, 30, 30), (20, 110, 50), (170, 40, 30), (200, 200, 200)
 Line = tuple[str, tuple[int, int, int]]
@@ -64,17 +64,17 @@ def page(run: Path) -> Image.Image:
     ]
     cards = []
     for sample_id in chosen(lines):
-        picture = image_files.load(by_id[sample_id].images[0], max_pixels=1_000_000).convert("RGB")
-        cards.append((picture, list(said({line["arm"]: line for line in lines if line["sample_id"] == sample_id}))))
-    height = PICTURE + 3 * MARGIN + LINE * max(len(texts) for _, texts in cards)
+        image = image_files.load(by_id[sample_id].images[0], max_pixels=1_000_000).convert("RGB")
+        cards.append((image, list(said({line["arm"]: line for line in lines if line["sample_id"] == sample_id}))))
+    height = WITH_IMAGE + 3 * MARGIN + LINE * max(len(texts) for _, texts in cards)
     sheet = Image.new("RGB", (CARD * len(cards), height), (255, 255, 255))
     pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(TEXT)
-    for index, (picture, texts) in enumerate(cards):
-        left = CARD * index + (CARD - PICTURE) // 2
-        sheet.paste(picture.resize((PICTURE, PICTURE)), (left, MARGIN))
-        pen.rectangle((left - 1, MARGIN - 1, left + PICTURE, MARGIN + PICTURE), outline=FRAME)
+    for index, (image, texts) in enumerate(cards):
+        left = CARD * index + (CARD - WITH_IMAGE) // 2
+        sheet.paste(image.resize((WITH_IMAGE, WITH_IMAGE)), (left, MARGIN))
+        pen.rectangle((left - 1, MARGIN - 1, left + WITH_IMAGE, MARGIN + WITH_IMAGE), outline=FRAME)
         for number, (text, ink) in enumerate(texts):
-            pen.text((CARD * index + MARGIN, PICTURE + 2 * MARGIN + LINE * number), text, fill=ink, font=font)
+            pen.text((CARD * index + MARGIN, WITH_IMAGE + 2 * MARGIN + LINE * number), text, fill=ink, font=font)
     return sheet
 
 

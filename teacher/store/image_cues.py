@@ -13,7 +13,7 @@ from typing import Final
 from distill.machine.child_process import available_cores
 from distill.machine.process_pool import ProcessPool
 from distill.ocr import reader
-from distill.ocr.texts import UnreadPicture, find_lines, read_missing, texts_file
+from distill.ocr.texts import UnreadImage, find_lines, read_missing, texts_file
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.teachers import OCR_CUES
 from distill.types import Sample
@@ -22,7 +22,7 @@ _AT_ONCE: Final = 256
 """Samples whose images are read before the first of them goes on."""
 
 
-def asks_for_picture_text(recipe: Recipe) -> bool:
+def asks_for_image_text(recipe: Recipe) -> bool:
     return any(teacher.cues == OCR_CUES for teacher in recipe.teachers)
 
 
@@ -33,7 +33,7 @@ def require_reader(recipe: Recipe) -> None:
             reader.require(f"teachers.{teacher.name}.cues = {OCR_CUES!r}")
 
 
-def with_picture_text(
+def with_image_text(
     recipe: Recipe, samples: Iterable[Sample], run: Path, on_read: Callable[[int], None] = lambda images: None
 ) -> Iterator[Sample]:
     """The samples with the text of their images under `ocr` in their meta; a data set's own text there stays.
@@ -41,7 +41,7 @@ def with_picture_text(
     Samples are unchanged where no teacher's prompt has it. An image that cannot be read has no text. `on_read` is
     called with the number of images that were read or known.
     """
-    if not asks_for_picture_text(recipe):
+    if not asks_for_image_text(recipe):
         yield from samples
         return
     path, rows, read = texts_file(run, max_pixels=recipe.max_pixels), iter(samples), 0
@@ -61,6 +61,6 @@ def _text(sample: Sample, path: Path) -> str:
     for ref in sample.images:
         try:
             lines += [line.text for line in find_lines(path, ref.sha256)]
-        except UnreadPicture:
+        except UnreadImage:
             continue
     return "\n".join(lines)

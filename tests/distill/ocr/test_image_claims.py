@@ -3,7 +3,7 @@
 import pytest
 
 from distill.ocr.claims import Verdict, check_claims
-from distill.ocr.layout import PictureText, read_layout
+from distill.ocr.layout import ImageText, read_layout
 from distill.ocr.reader import TextLine
 
 
@@ -12,7 +12,7 @@ def line(text: str, x: float, y: float, score: float = 0.99) -> TextLine:
     return TextLine(text=text, score=score, left=x, top=y, right=x + 0.02 * len(text), bottom=y + 0.06)
 
 
-def layout(*lines: TextLine) -> PictureText:
+def layout(*lines: TextLine) -> ImageText:
     found = read_layout([lines])
     assert found is not None
     return found
@@ -38,8 +38,8 @@ TABLE = layout(
 SIGN = layout(line("EXIT 14", 0.3, 0.2), line("Harbour Road", 0.25, 0.4), line("2.5 km", 0.4, 0.6))
 
 
-def verdict(picture: PictureText | None, text: str, question: str = "?") -> Verdict:
-    return check_claims(text, picture, question).verdict
+def verdict(image: ImageText | None, text: str, question: str = "?") -> Verdict:
+    return check_claims(text, image, question).verdict
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def verdict(picture: PictureText | None, text: str, question: str = "?") -> Verd
         ),
     ],
 )
-def test_what_the_picture_says_and_what_is_computed_from_it_is_supported(picture: PictureText, text: str) -> None:
-    assert verdict(picture, text, "What do you get back from a 20 dollar note?") == "supported"
+def test_what_the_image_says_and_what_is_computed_from_it_is_supported(image: ImageText, text: str) -> None:
+    assert verdict(image, text, "What do you get back from a 20 dollar note?") == "supported"
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_what_the_picture_says_and_what_is_computed_from_it_is_supported(picture
         (RECEIPT, "Milk has 2.49, so butter has 4.75.", ["butter 4.75"]),
     ],
 )
-def test_a_misreading_is_named(picture: PictureText, text: str, claims: list[str]) -> None:
-    found = check_claims(text, picture, "?")
+def test_a_misreading_is_named(image: ImageText, text: str, claims: list[str]) -> None:
+    found = check_claims(text, image, "?")
     assert found.verdict == "unsupported"
     assert [unread.claim for unread in found.unread] == claims
     assert all(unread.confidence > 0.9 for unread in found.unread)
@@ -108,8 +108,8 @@ def test_a_misreading_is_named(picture: PictureText, text: str, claims: list[str
          "Tea costs 12.50."),
     ],
 )  # fmt: skip
-def test_what_ocr_cannot_tell_is_never_unsupported(picture: PictureText | None, text: str) -> None:
-    assert verdict(picture, text) == "not_checkable"
+def test_what_ocr_cannot_tell_is_never_unsupported(image: ImageText | None, text: str) -> None:
+    assert verdict(image, text) == "not_checkable"
 
 
 def test_a_number_with_a_decimal_comma_is_not_told_from_one_with_a_point() -> None:
@@ -138,8 +138,8 @@ def test_wrong_arithmetic_is_no_misreading() -> None:
 
 @pytest.mark.parametrize("text", ["Tea £12", "TeaEUR12.50", "Tea 12m", "Tea l2"])
 def test_numbers_are_found_where_ocr_joins_or_confuses_letters(text: str) -> None:
-    picture = layout(line(text, 0.1, 0.1))
-    assert not check_claims(f"The price is {'12.50' if '.' in text else '12'}.", picture).unread
+    image = layout(line(text, 0.1, 0.1))
+    assert not check_claims(f"The price is {'12.50' if '.' in text else '12'}.", image).unread
 
 
 def test_a_text_with_too_many_numbers_is_not_checked() -> None:
@@ -147,7 +147,7 @@ def test_a_text_with_too_many_numbers_is_not_checked() -> None:
     assert not claims.complete and claims.checked == 0
 
 
-def test_several_pictures_are_one_text() -> None:
+def test_several_images_are_one_text() -> None:
     both = read_layout([[line("Tea", 0.1, 0.1), line("12", 0.8, 0.1)], [line("Rice", 0.1, 0.1), line("7", 0.8, 0.1)]])
     assert verdict(both, "Tea is 12, Rice is 7.") == "supported"
     assert verdict(both, "Tea is 7, Rice is 7.") == "unsupported"

@@ -1,8 +1,8 @@
 """How many copies of chart images are found, and how many charts that differ are taken for one.
 
-    python benchmarks/filter/pictures.py [--copies 2000] [--edited 2400] [--seed 0]
+    python benchmarks/filter/image_copies.py [--copies 2000] [--edited 2400] [--seed 0]
 
-Charts are drawn by tests/support/worlds/chart_pictures.py. A copy is encoded again (JPEG of quality 30 to 95, WebP,
+Charts are drawn by tests/support/worlds/chart_images.py. A copy is encoded again (JPEG of quality 30 to 95, WebP,
 PNG), given 0.5 to 2 times its size, both, or is one of two copies of one original. An edited chart differs in its
 title, a letter or a digit of a label, a value, a colour, or the order of two values; some are encoded or resized as
 well. A pair is found when the hashes propose it and the pixels confirm it; `told the same` is what the pixels alone
@@ -25,7 +25,7 @@ from PIL import Image
 from filters.matching import image_compare, image_match
 
 sys.path.append(str(Path(__file__).parents[2] / "tests" / "support"))
-from worlds import chart_pictures as charts
+from worlds import chart_images as charts
 
 MAX_PIXELS = 50_000_000
 FAR = 99.0

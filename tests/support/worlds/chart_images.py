@@ -1,6 +1,7 @@
 """Charts drawn from a table, copies of them (re-saved, resized), and charts that differ in one small thing.
 
-Shared by the tests and benchmarks/filter/pictures.py. A copy shows the same chart; an edited one differs in what a
+Shared by the tests and benchmarks/filter/image_copies.py. A copy shows the same chart; an edited one differs
+in what a
 question may ask about: a title, a value, one digit of a label, a colour, the order of two bars.
 """
 

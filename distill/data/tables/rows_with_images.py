@@ -12,12 +12,12 @@ from distill.artifacts.files import atomic_path
 from distill.data.images import image_files
 from distill.types import ImageRef
 
-PICTURES = pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
+IMAGE_CELLS = pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
 """The type of a column of images."""
 _ROW_GROUP = 256
 
 
-def picture_cells(refs: Iterable[ImageRef]) -> list[dict[str, Any]]:
+def cells_of_images(refs: Iterable[ImageRef]) -> list[dict[str, Any]]:
     """A cell of such a column. The bytes are as they are: ids of questions come from them. Raises ImageError."""
     return [{"bytes": image_files.read_bytes(ref), "path": ref.sha256[:16]} for ref in refs]
 
