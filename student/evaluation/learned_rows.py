@@ -29,7 +29,7 @@ ASKED: Final = 60
 """Rows that are asked: enough for an interval of some 25 points at most, and a second or two of a card."""
 _READ: Final = 1000
 """Rows from the start of a stage's data that the diagnosis reads."""
-FEWEST_PASSES: Final = 1.0
+FEWEST_EPOCHS: Final = 1.0
 """Of a stage with fewer epochs it is not known which of them it has learned."""
 NAME: Final = "on rows that it learned"
 
@@ -74,7 +74,7 @@ def learned_set(sets: Mapping[str, Sequence[QuestionSet]]) -> QuestionSet | None
 
 def _questions(recipe: Recipe, run: Path, stage: Stage) -> list[Sample]:
     """Some own rows of the stage as questions, each with the answer that was learned; the same ones in every run."""
-    if last_line(run, stage).get("epoch", 0.0) < FEWEST_PASSES:
+    if last_line(run, stage).get("epoch", 0.0) < FEWEST_EPOCHS:
         return []
     if stage.rollouts is not None or rows.max_pixels(recipe, stage) > recipe.data[recipe.eval.data].max_pixels:
         return []  # rollouts hold the student's own replies; a larger image would end the evaluation

@@ -144,7 +144,7 @@ def test_the_last_taught_student_is_asked_rows_that_it_learned_and_no_figure_of_
     evaluated: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ):
     assert "learned_rows" not in metrics(evaluated), "its stage made no whole pass over its rows"
-    monkeypatch.setattr(learned_rows, "FEWEST_PASSES", 0.0)
+    monkeypatch.setattr(learned_rows, "FEWEST_EPOCHS", 0.0)
     asked: list[tuple[str, int]] = []
     evaluate(load(place / "recipe.toml"), place / "run", on_progress=lambda it: asked.append((it.stage, it.done)))
     assert metrics(place)["learned_rows"].items() >= {"arm": "distilled", "n": 40}.items()
@@ -161,7 +161,7 @@ def test_a_finished_evaluation_asks_no_student_for_its_rows_alone(
     evaluated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     folder = Path(shutil.copytree(evaluated, tmp_path / "w"))
-    monkeypatch.setattr(learned_rows, "FEWEST_PASSES", 0.0)
+    monkeypatch.setattr(learned_rows, "FEWEST_EPOCHS", 0.0)
     monkeypatch.setattr(collect_replies, "ask_embedded", lambda *_: pytest.fail("a student was asked"))
     evaluate(load(folder / "recipe.toml", {"filter.answer.relative_tolerance": "0.1"}), folder / "run")
     assert metrics(folder)["learned_rows"]["n"] == 12, "those that are questions of the test, too"

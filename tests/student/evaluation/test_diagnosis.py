@@ -409,7 +409,7 @@ def test_passes_are_said_of_the_rows_that_they_are_over(tmp_path: Path) -> None:
     lines, counts = log(2.0, 1.9, 1.8, steps=3, epoch=1.6, right=0.4), {"rows": 12_960, "replayed": 12_900}
     facts = of_stage.StageFacts(recipe=recipe, stage=recipe.stages[0], log=lines, counts=counts, measured=[])
     (found,) = of_stage.diagnose(facts)
-    assert "1.60 passes over its 60 own rows" in found.problem
+    assert "1.60 epochs of its 60 own rows" in found.problem
 
 
 def test_three_findings_are_shown_the_most_certain_first_and_good_results_only_alone(tmp_path: Path) -> None:
