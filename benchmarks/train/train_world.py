@@ -195,7 +195,7 @@ def write_data(
 ) -> None:
     """`folder`/`name`.jsonl with so many rows in random order, their images in `folder`/images.
 
-    `pictures`: so many different ones; None: each row has its own.
+    `images`: so many different ones; None: each row has its own.
     """
     chance = random.Random(f"{seed} {name}")
     texts = list(_MADE[kind](chance, rows))

@@ -43,7 +43,7 @@ def verdict(image: ImageText | None, text: str, question: str = "?") -> Verdict:
 
 
 @pytest.mark.parametrize(
-    ("picture", "text"),
+    ("image", "text"),
     [
         (RECEIPT, "The receipt lists milk at $2.49, rye bread at $3.10 and butter at $4.25. The total is $9.84."),
         (RECEIPT, "Milk costs $2.49 and butter $4.25, so together 2.49 + 4.25 = $6.74."),
@@ -69,7 +69,7 @@ def test_what_the_image_says_and_what_is_computed_from_it_is_supported(image: Im
 
 
 @pytest.mark.parametrize(
-    ("picture", "text", "claims"),
+    ("image", "text", "claims"),
     [
         (RECEIPT, "Milk is $2.49, rye bread is $3.70.", ["rye bread 3.70"]),
         (RECEIPT, "Milk costs $4.25 and butter costs $2.49.", ["milk 4.25", "butter 2.49"]),
@@ -93,7 +93,7 @@ def test_a_misreading_is_named(image: ImageText, text: str, claims: list[str]) -
 
 
 @pytest.mark.parametrize(
-    ("picture", "text"),
+    ("image", "text"),
     [
         (None, 'The sign says "EXIT 14", and 45 stands below.'),
         (AXIS, "Peru: 57\nChile: 33"),

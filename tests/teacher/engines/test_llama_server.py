@@ -53,7 +53,7 @@ def ask(folder: Path, *questions: str, reply: str = REPLY, images: int = 1) -> l
         command=[sys.executable, str(folder / "fake.py")],
         context=100,
         max_new_tokens=5,
-        picture=lambda ref: b"png",
+        image=lambda ref: b"png",
         image_ids=[7, 7],
     ) as server:
         assert server.engine == "llama.cpp b1"
