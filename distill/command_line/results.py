@@ -163,7 +163,7 @@ def view(
     run: RunArgument,
     other: Annotated[
         Path | None,
-        typer.Argument(parser=local_path, metavar="[OTHER]", help="Another run, to compare the students of both."),
+        typer.Argument(parser=local_path, metavar="OTHER", help="Another run, to compare the students of both."),
     ] = None,
     recipe: Annotated[
         Path | None,

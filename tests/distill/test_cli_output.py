@@ -68,7 +68,7 @@ def test_a_resumed_generate_says_that_its_cost_is_that_of_this_command(capsys: p
 def test_version_short_help_and_completion_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = CliRunner()
     assert runner.invoke(cli.app, ["--version"]).stdout == f"distill {version('cot-distill')}\n"
-    for command in ([], ["filter"], ["recipes", "copy"], ["plan"]):
+    for command in ([], ["filter"], ["recipes", "copy"], ["plan"], ["view"]):
         short, long = (runner.invoke(cli.app, [*command, option]).stdout for option in ("-h", "--help"))
         assert short == long and "Usage:" in short and "[[" not in short
     # Typer shows the completion of the shell that started this process, and make or cron may have started it from sh.
