@@ -300,7 +300,7 @@ def test_a_teacher_whose_requests_all_fail_says_the_first_error(world: World, ur
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"domains": ["scense"]}, RecipeError, "did you mean 'scenes'"),
+        ({"domains": ["scense"]}, RecipeError, r"did you mean 'scenes'.*; correct this key, or the values of \[data"),
         ({"backend": "openai", "base_url": "http://127.0.0.1:9/v1"}, CircuitOpen, "no answer from"),
     ],
 )
