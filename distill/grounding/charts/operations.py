@@ -62,9 +62,9 @@ COMPARED: Final = {"<": lt, ">": gt, "≤": le, "≥": ge}
 _COMPARATIVE = re.compile(
     r"[\s-]*(?:(?P<ratio>(?:times|x|fold)\b|×(?! ?[\d(])|(?:%|percent)? ?of (?:the (?:total|whole|sum)|all)"
     r"|as (?:many|much|high))"
-    r"|(?:%|percent(?:age)?|\w+)?[\s-]*(?:points? |units? )?(?P<difference>more|less|fewer|higher|lower|greater"
-    r"|larger|smaller|taller|shorter|bigger|longer|above|below|apart|ahead|behind|difference|increase|decrease|growth|drop"
-    r"|decline|gap|rise|percentage points?)\b)"
+    r"|(?:%|percent(?:age)?|\w+)?[\s-]*(?:points? |units? )?\b(?P<difference>more|less|fewer|higher|lower"
+    r"|greater|larger|smaller|taller|shorter|bigger|longer|above|below|apart|ahead|behind|difference|increase|decrease"
+    r"|growth|drop|decline|gap|rise|percentage points?)\b)"
 )
 _WORD_FOLLOWS: Final = (" ", "-", "%", "x", "×")
 _NEAR: Final = 32

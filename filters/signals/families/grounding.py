@@ -29,7 +29,7 @@ class Grounding:
     """Readings within this relative error of the table are supported: for charts whose values are not printed."""
 
     name: ClassVar[str] = "grounding"
-    version: ClassVar[str] = "8"
+    version: ClassVar[str] = "9"
     scope: ClassVar[Literal["trace", "sample"]] = "trace"
     columns: ClassVar[pa.Schema] = family(
         "grounding",

@@ -106,6 +106,8 @@ WRONG = [
     ("What is the total?", "The bars are 8, 6, 8 and 9. Their total is 31.", "8", "value"),
     ("Which bar is the highest?", "The highest value is 8.", "highest 8", "reading"),
     ("Which bar is the highest?", "The tallest bar is blue.", "highest blue", "reading"),
+    (GAP, "The blue bar is at 2 unless it is rounded, and red is at 6.", "blue 2", "reading"),
+    (GAP, "The blue bar reaches 2 nonetheless, and the red bar 6.", "blue 2", "reading"),
 ]
 
 
