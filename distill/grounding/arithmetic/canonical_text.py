@@ -66,8 +66,10 @@ _SPACED_COLON: Final = re.compile(r"(?<=\d) : (?=\d)")
 _GROUPS: Final = r"\d{1,3}(?: \d{3}){1,5}(?![\d.,]*\d| \d)"
 _SPACED_GROUPS: Final = re.compile(rf"(?<=[-+*/=×÷−] ){_GROUPS}|(?<![\d.,] )(?<![\w.,]){_GROUPS}(?=\s*[-+*/=×÷−])")
 _SPACED_DIGITS: Final = re.compile(r" \d{3}(?<=\d.{4})")
-_CONTINENTAL: Final = re.compile(r"\d{1,3}(?:\.\d{3}){1,5}(?:,\d{1,2}(?!\d)|(?:,\d\d?)?\s?€)")
-_CONTINENTAL_NUMBER: Final = re.compile(r"(?<![\w.,])(\d{1,3}(?:\.\d{3}){1,5}|\d+)(?:,(\d{1,2}))?(?![\d]|[.,]\d)")
+_CONTINENTAL: Final = re.compile(r"[1-9]\d{0,2}(?:\.\d{3}){1,5}(?:,\d{1,2}(?!\d)|(?:,\d\d?)?\s?€)")
+_CONTINENTAL_NUMBER: Final = re.compile(
+    r"(?<![\w.,])([1-9]\d{0,2}(?:\.\d{3}){1,5}|\d+)(?:,(\d{1,2}))?(?![\d]|[.,]\d)"
+)
 """If a text has one such number, all its numbers have a decimal comma."""
 _DEGREES: Final = re.compile(r"(?: (?<=\d )°|°(?<=\d°)) ?([cf]\b)?")
 _SPACES: Final = re.compile(r"  +")

@@ -41,14 +41,27 @@ _DECIMAL_COMMA: Final = re.compile(
 _LISTED: Final = re.compile(r"\d,(\d{1,2}) ?([-+]) ?(\d{1,4}) ?= ?(\d{1,4})(?![\d,.]\d|\d)")
 """A list that may end in a sum: points 8,4 + 4 = 8."""
 _COMMA_NUMBER: Final = re.compile(r"(?<![\w.,])(\d{1,4}),(\d{1,2})(?![\d,]|\.\d)")
+_BELOW_ONE: Final = re.compile(r"0(?<![\w.,]0),(\d{3,9})(?![\d,])")
+"""0,012: no group of digits follows a single zero."""
 _THOUSANDS: Final = re.compile(r"\d,\d{3}(?!\d)")
 # Without a prefix, which would change the scale.
-_ELECTRIC: Final = re.compile(r"(?<=\d)\s?(?:[VWΩJ]|A(?=\s*(?:[-+×*·/÷=≈.,;)]|$)))(?![\w°/])")
+_ELECTRIC: Final = re.compile(
+    r"(?<=\d)\s?(?:[VWΩJ]|A(?=\s*(?:[-+×*·/÷=≈.,;)]|$)))(?![\w°/])"
+    r"(?!\s*[=≈]\s*[\d.,]+\s?[mkµMn][VAWΩJ])"
+)
 _ELECTRIC_ENDS: Final = re.compile(r"[VAWΩJ](?:(?<=\d.)|(?<=\d\s.))")
 _FACTOR: Final = re.compile(r"(?: ×(?<=\d ×)|×(?<=\d×))(?=\s*(?:[.,;)]|$|\n))")
 _INCHES: Final = re.compile(r" in(?<=\d in)(?=\.?\s?[×*·/=])")
 _LATEX_SPACE: Final = re.compile(r"\\[ ,;:](?=[^\d\s])")
 """A space before a word: "68\\ cm"."""
+_LATEX_COMMA: Final = re.compile(r"\{,\}(?=(\d{3}(?!\d))?)")
+"""Groups thousands before three digits, and is decimal before others: 0{,}8."""
+_LABELS: Final = re.compile(
+    r" \((?:[^\W\d]{1,20} )?(?:nr\.|no\.|n°|number|nummer|page|seite|dossard|bib|platform|gleis|voie|porte|gate)"
+    r" ?[A-Z]?\d[^()\n=]{0,30}\)",
+    re.IGNORECASE,
+)
+"""A number that names something and is no operand: (Nr. 4711, 12.03.2021)."""
 _DEGREE: Final = re.compile(r"\s?\^\s?\{?\s?\\circ\b\s?\}?")
 _SPACED_DASH: Final = re.compile(r"\s*—\s*(?![\d(])")
 
@@ -62,7 +75,11 @@ def plain_notation(text: str) -> str:
         if ">>>" in text:
             text = _PROMPT.sub(r"\1 = \2\n", text)
     if "\\" in text:
-        text = _LATEX_SPACE.sub(" ", text)
+        text = _LATEX_COMMA.sub(lambda comma: "," if comma[1] else ".", _LATEX_SPACE.sub(" ", text))
+    if "0," in text:
+        text = _BELOW_ONE.sub(r"0.\1", text)
+    if " (" in text:
+        text = _LABELS.sub("", text)
     if "frac" in text:
         text = _FRACTION.sub(lambda match: f"(({match[1] or match[3]})/({match[2] or match[4]}))", text)
     if "\\circ" in text:

@@ -115,7 +115,7 @@ PATTERNS: Final = (
     Pattern("drop remove subtract", r"\btake N,? (?:and )?(?:drop|remove|subtract) N[^N.!?;]{0,20}N", lambda v: v[0] - v[1]),
     Pattern("to", rf"\bto (?:get|go|come) from N{_GAP} to N{_GAP}(?:needs?|takes?)(?: another)? N(?! ?%)", _change, needs=(" from N",)),
     Pattern("pass elapse passed", r"\bfrom N to N, N (?:[a-z]+ )(?:pass|elapse|passed|go by|have passed)", _change),
-    Pattern("years", r"\bfrom N to N(?: is|,? that is|,? which is| equals| makes| =|, ie) (?:only |just |exactly |(?:a |the )?[a-z]+ of )?N years\b"
+    Pattern("years", r"\bfrom N to N(?: is| it's|,? that is|,? which is| equals| makes| =|, ie) (?:only |just |exactly |(?:a |the )?[a-z]+ of )?N years\b"
        r"(?![^!?\n]{0,60}\b(?:inclu[a-z]+|count[a-z]*|both|ends?|calendar|school)\b)", _change, needs=("from N to N",)),
     Pattern("after later", rf"\bN years after N{_GAP}(?:is|brings us to|gives|comes|was|makes) N", lambda v: v[1] + v[0]),
     Pattern("before earlier", rf"\bN years before N{_GAP}(?:is|brings us to|gives|was|makes) N", lambda v: v[1] - v[0]),

@@ -21,6 +21,8 @@ R = 12 Ω + 9 Ω = 21 Ω and 2 A × 6 Ω = 12 V. | R = 12 Ω + 9 Ω = 23 Ω
 The magnification is 32 mm / 8 mm = 4×. | The magnification is 32 mm / 8 mm = 3×.
 It differs by |40 − 34| = 6 and |2 - 5| = 3. | It differs by |40 − 34| = 0.6.
 The area is πr² = π(9)² ≈ 254.5. | The area is πr² = π(9)² ≈ 244.5.
+$c = \frac{m}{V} = \frac{36}{0{,}8} = 45$ g/L. | $c = \frac{m}{V} = \frac{36}{0{,}8} = 48$ g/L.
+The current is 11/550 = 0.02 A = 20 mA. | The current is 11/550 = 0.05 A.
 10 in × 2.54 = 25.4 cm | 10 in × 2.54 = 23.4 cm
 We get $75 - 39 = 36$ — so 36. | We get $75 - 39 = 33$ — so 33.
 There are 3 × 8 = 24 T-shirts. | There are 3 × 8 = 22 T-shirts.
@@ -32,6 +34,7 @@ Das sind 3 × 4,80 € = 14,40 € und 2 × 2,10 € = 4,20 €. | Das sind 3 ×
 5² + 12² = 25 + 144 = 169, which is not even. | 5² + 12² = 25 + 144 = 159, which is not even.
 """
 WORDINGS = """
+From 1760 to 1820 it's 60 years. | From 1760 to 1820 it's 50 years.
 First 64 + 47 = 111, plus another 47 gives 158. | First 64 + 47 = 101, plus another 47 gives 148.
 The door doesn't count, thus 10.2 − 1.5 = 8.7. | The door doesn't count, thus 10.2 − 1.5 = 9.7.
 The first guess was 8 + 6 = 15, but that isn't it. If it isn't carried, 17 + 26 = 33. | It isn't new. So 17 + 26 = 33.

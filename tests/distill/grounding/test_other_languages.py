@@ -27,6 +27,10 @@ Football leads with {} votes, three times as many as the 21 votes for tennis. | 
 The film runs for {} minutes, which is one hour and 40 minutes. | 100 | 110
 Three nights at $125 come to ${}. | 375 | 365
 Orlo went from 37 to 52, a plus of {}. | 15 | 25
+La France a 89,4 millions de lits et l'Italie 62,1 millions. La différence est de {} millions. | 27,3 | 26,3
+Auf dem Bon (Nr. 47, 12.03.2021) sind Nüsse für 2,80 € und Tee für 1,15 €. Das macht zusammen {} €. | 3,95 | 4,05
+Das ist die Zeit. v = s : t = 240 m : 15 s = {} m/s | 16 | 18
+Die Zinsen sind 1,2 %, die Laufzeit ist 1 Jahr. 2.500 € · 0,012 = {} €. | 30 | 40
 """
 
 
