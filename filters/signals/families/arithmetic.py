@@ -22,7 +22,7 @@ FEW = 5
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arithmetic(SignalOfEachTrace):
     name: ClassVar[str] = "arithmetic"
-    version: ClassVar[str] = "20"
+    version: ClassVar[str] = "21"
     columns: ClassVar[pa.Schema] = family(
         "arithmetic",
         arithmetic=("text", "right, slip, or none_stated where the trace states no arithmetic that can be checked"),
