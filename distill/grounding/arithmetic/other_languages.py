@@ -51,7 +51,7 @@ _OTHERS: Final = tuple(language for language in _LANGUAGES if language not in _L
 MARK_WORDS: Final = frozenset[str]().union(*(language.marks for language in _LATIN))
 _GROUPED: Final = re.compile(r"[1-9](?<![\d.,].)\d{0,2}(?: \d{3})+(?!\d|[.,]\d{3})")
 """A number whose thousands stand apart, as French and Spanish write it: 86 200."""
-_DECIMAL: Final = re.compile(r"(?<![\w.,])(\d{1,6}),(\d\d?)(?![\d,]|\.\d)")
+_DECIMAL: Final = re.compile(r"(\d(?<![\w.,].)\d{0,5}),(\d\d?)(?![\d,]|\.\d)")
 _THOUSANDS: Final = re.compile(r"\d,\d{3}(?!\d)")
 _OTHER_SCRIPT: Final = re.compile("[\u0900-\u097f\u3040-\u30ff\u3400-\u9fff]")
 _LONGEST: Final = 20_000
@@ -64,7 +64,7 @@ def in_english(text: str, words: frozenset[str]) -> str:
         return text
     latin = max(_LATIN, key=lambda language: len(language.marks & words) / language.fewest)
     if len(latin.marks & words) >= latin.fewest:
-        if not latin.pieces and not _THOUSANDS.search(text):  # not English
+        if latin.fewest > 1 and not _THOUSANDS.search(text):  # not English
             text = _DECIMAL.sub(r"\1.\2", text)
         return _translated(_GROUPED.sub(_ungrouped, text), latin)
     for language in _OTHERS if _OTHER_SCRIPT.search(text) else ():
