@@ -99,9 +99,9 @@ class Overlap:
             words = f", {self.texts:,} share words only" if self.texts else ""
             return f"{of} have no image and no question in common ({counted(self.rows, 'row')}{words})"
         return (
-            f"{of} overlap: {self.leaking:,} of {counted(self.rows, 'row')} with a test image or a test question "
-            f"({self.pairs:,} the same question, {self.images:,} another one), "
-            f"and meet {self.touched:,} of {counted(self.questions, 'test question')}"
+            f"{of} overlap: {self.leaking:,} of {counted(self.rows, 'row')} show a test image or ask a test "
+            f"question ({self.pairs:,} the same question, {self.images:,} another one), and meet "
+            f"{self.touched:,} of {counted(self.questions, 'test question')}"
         )
 
 

@@ -107,5 +107,5 @@ def test_a_text_without_a_signature_is_no_part_of_an_index(tmp_path: Path) -> No
     index = LshIndex(folder=tmp_path / "index", scheme=scheme, threshold=0.8)
     digests = np.array([bytes(15) + b"a", bytes(15) + b"b"], "S16")
     piece = np.zeros((1, scheme.width), np.uint32)
-    with pytest.raises(RowsLost, match=r"segment-00000: 1 signatures for 2 texts"):
+    with pytest.raises(RowsLost, match=r"segment-00000: 1 signature for 2 texts"):
         index._write(digests, np.zeros(2, np.uint64), iter([piece]))

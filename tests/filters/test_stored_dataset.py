@@ -161,7 +161,7 @@ def test_an_agent_that_takes_over_makes_no_committed_unit_again(
     assert before and store_of(world).list_objects("filter/dataset")
     assert read_run_state(store_of(world)).written == (number, 1), "files that are committed, and all"
     told = CliRunner().invoke(app, ["status", address(world), "--recipe", str(world.recipe().path)]).output
-    assert f"filter: dataset, {number} of 1 units" in told
+    assert f"filter: dataset, {number} of 1 unit" in told
     units.clear()
     filter_in_store(world.recipe(), address(world), world.folder / "second")
     assert not before & {name for name, _ in units}

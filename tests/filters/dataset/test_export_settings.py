@@ -67,7 +67,7 @@ def test_an_own_export_that_fails_on_all_examples_leaves_the_stage_finished(tmp_
     (tmp_path / "mine.py").write_text(code)
     wanted = f'{KEEP_ALL}exports = ["llava", "mine.py:chat"]\n'
     for _ in range(2):
-        with pytest.raises(RecipeError, match=r"failed on 1 of 1 traces.* \(mine\.py, line 2\); correct its record"):
+        with pytest.raises(RecipeError, match=r"failed on 1 of 1 trace.* \(mine\.py, line 2\); correct its record"):
             apply(recipe(tmp_path, wanted), tmp_path / "run")
         after = require_finished(tmp_path / "run", "filter", next_step="")
         assert after.fingerprint == before.fingerprint and after.counts["selected"] == 1

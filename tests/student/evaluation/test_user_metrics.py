@@ -52,7 +52,7 @@ def test_replies_on_which_a_metric_fails_do_not_count_and_are_told(caplog):
     assert aggregate(made, said)["own_x_n"] == 2
     note = "It failed on 1 of 3 replies, which do not count."
     assert describe_metrics((made,), said)["own_x"]["note"] == note and note in caplog.text
-    with pytest.raises(RecipeError, match=r"own_x has no value for 1 of 1 replies; the first: .* on sample s failed"):
+    with pytest.raises(RecipeError, match=r"own_x has no value for 1 of 1 reply; the first: .* on sample s failed"):
         describe_metrics((made,), said[:1])
 
 
