@@ -37,7 +37,7 @@ class Shape:
     image_size: int
     patch_size: int
     pixel_shuffle: int
-    make_image: tuple[int, int]
+    image_pixels: tuple[int, int]
     """Width and height of the JPEG files."""
 
     @property
@@ -65,7 +65,7 @@ SHAPES = {
         image_size=160,
         patch_size=16,
         pixel_shuffle=2,
-        make_image=(320, 240),
+        image_pixels=(320, 240),
     ),
     # For trying the script itself.
     "tiny": Shape(
@@ -82,7 +82,7 @@ SHAPES = {
         image_size=64,
         patch_size=16,
         pixel_shuffle=2,
-        make_image=(80, 60),
+        image_pixels=(80, 60),
     ),
     # google/siglip2-base-patch16-224 and Qwen/Qwen2.5-0.5B
     "0.5b": Shape(
@@ -99,7 +99,7 @@ SHAPES = {
         image_size=224,
         patch_size=16,
         pixel_shuffle=2,
-        make_image=(640, 480),
+        image_pixels=(640, 480),
     ),
     # google/siglip2-so400m-patch14-384 and Qwen/Qwen2.5-1.5B; 27 x 27 patches divide by 3
     "1.5b": Shape(
@@ -116,7 +116,7 @@ SHAPES = {
         image_size=384,
         patch_size=14,
         pixel_shuffle=3,
-        make_image=(640, 480),
+        image_pixels=(640, 480),
     ),
 }
 
@@ -204,7 +204,7 @@ def write_data(
     for number, (question, answer) in enumerate(texts):
         path, own = folder / "images" / f"{name}-{number}.jpg", chance.randrange(2**32)
         if images is None or number < images:
-            image = make_image(path, own, shape.picture)
+            image = make_image(path, own, shape.image_pixels)
         else:
             image = folder / "images" / f"{name}-{number % images}.jpg"
         questions.append(Question(image=image.name, question=question, answer=answer))

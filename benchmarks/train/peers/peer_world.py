@@ -101,7 +101,7 @@ def write_rows(folder: Path, shape: world.Shape, rows: int) -> None:
     """
     chance, lines = random.Random(0), []
     block = PATCH * MERGE
-    size = tuple(max(round(side / block), 1) * block for side in shape.picture)
+    size = tuple(max(round(side / block), 1) * block for side in shape.image_pixels)
     for number in range(rows):
         path = world.make_image(folder / "images" / f"{number}.jpg", number, (size[0], size[1]))
         rationale = "\n".join(world.sentence(chance) for _ in range(chance.randint(3, 12)))
