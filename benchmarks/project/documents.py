@@ -114,7 +114,8 @@ def _more_seeds(results: Mapping[str, Any], planned: int) -> str:
         f"{count} for " + ", ".join(f"`{name}`" for name, arm in arms.items() if len(arm["seeds"]) == count)
         for count in counts
     )
-    return f"""- **More seeds**: {planned} seeds left claims undecided, so arms of these claims have more: {trained}.
+    return f"""- **More seeds**: {planned} seeds left claims undecided, so arms of these claims have more:
+  {trained}.
   Each number was fixed before the seeds ran. Several looks at results find a difference that is not there more often
   than one look. Two looks need p below 0.029, and three p below 0.022, to keep this rate at 5 %.
 """
