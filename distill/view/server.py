@@ -173,8 +173,8 @@ class ViewServer:
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         try:
             refusal = self._refusal(request)
-            if refusal is None and request.path.startswith(("/api/", "/picture/")):
-                await asyncio.to_thread(self.table.require_run)
+            if refusal is None and request.method == "GET" and request.path.startswith(("/api/", "/picture/")):
+                await asyncio.to_thread(self.table.require_run)  # not before a POST: its page may close meanwhile
             response = refusal if refusal is not None else await handler(request)
         except web.HTTPException as error:
             response = _Failure(error.status, error.reason)

@@ -8,7 +8,6 @@ from typing import Final
 import duckdb
 import orjson
 
-from distill.answers.user_types import PREFIX
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.filter import Select
@@ -164,9 +163,9 @@ def _failed_types(database: duckdb.DuckDBPyConnection) -> Iterator[FailedPart]:
         )
 
 
-_OWN_TYPES = f"""
+_OWN_TYPES = """
     SELECT split_part(answer_type, '@', 1), count(*) FILTER (answer_reason = 'own_type_failed'), count(*)
-    FROM local WHERE starts_with(answer_type, '{PREFIX}') GROUP BY 1 HAVING count(*) FILTER (
+    FROM local GROUP BY 1 HAVING count(*) FILTER (
         answer_reason = 'own_type_failed') > 0 ORDER BY 1"""
 _TEACHERS = """
     SELECT teacher, count(*) AS asked, count(*) FILTER (outcome = 'complete') AS complete,

@@ -23,11 +23,13 @@ from distill.view.trace_table import Query, TraceTable
 
 def test_a_deleted_run_is_an_error_and_not_0_traces(run: Path, visitor: Visitor) -> None:
     assert visitor.ask("/api/state")[0] == 200
+    trace = visitor.ask("/api/traces?limit=1")[1]["rows"][0]["id"]
     run.rename(run.with_name("elsewhere"))
     for path in ("state", "traces?limit=1", "agreement", "students", "replies", "policy"):
         status, body, _ = visitor.ask(f"/api/{path}")
         gone = f"{run}: no run directory with traces; it was moved or deleted while this page was open"
         assert (status, body["error"]) == (400, gone)
+    assert visitor.ask("/api/labels", {"trace": trace, "label": "wrong"})[0] == 400
     assert visitor.ask("/")[0] == 200  # the page tells it
     run.with_name("elsewhere").rename(run)
     assert visitor.ask("/api/state")[0] == 200
