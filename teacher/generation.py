@@ -8,16 +8,14 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from distill.artifacts.damaged_lines import count_damaged
 from distill.artifacts.files import Output
+from distill.artifacts.journal import read_jsonl
 from distill.artifacts.layout import SAMPLES
 from distill.artifacts.manifest import MANIFEST, Manifest, fingerprint, versions
 from distill.data.images import image_files
@@ -26,6 +24,7 @@ from distill.local_paths import is_store_address
 from distill.recipe.recipe import Recipe
 from distill.recipe.sections.data import ASKED
 from distill.recipe.sections.teachers import Teacher
+from distill.trace_records.trace_lines import trace_fault
 from distill.types import Outcome, ProgressCallback, unwatched
 from distill.word_tables import counted
 from teacher.engines.connect import EngineSettings, engine_settings
@@ -298,11 +297,9 @@ def _require_complete(
 
 def _first_error(folder: Path) -> str:
     """The first error that a teacher's folder of traces holds; empty if the traces are not on this disk."""
-    for part in trace_parts(folder):
-        with part.open("rb") as lines, suppress(orjson.JSONDecodeError):
-            if error := next(filter(None, (orjson.loads(line).get("error") for line in lines)), ""):
-                return f"the first: {error}; "
-    return ""
+    parts = (read_jsonl(part, check=trace_fault, on_damage=lambda _: None) for part in trace_parts(folder))
+    error = next((record["error"] for records in parts for record in records if record.get("error")), "")
+    return f"the first: {error}; " if error else ""
 
 
 def no_server_error(offline: Offline, *more: str) -> DistillError:

@@ -81,7 +81,7 @@ def judge_round(settings: Rounds, first: Replies, best: Replies, now: Replies) -
     usual = max(before.common_share, after.gold_common_share)
     if after.common_share > usual + settings.max_common_answer_growth:
         text = (
-            f"{100 * after.common_share:.0f} % of the replies have the answer {after.common_answer!r:.40}; in the "
+            f"{100 * after.common_share:.0f} % of the replies have the answer {after.common_answer!r:.40}; in "
             f"round 0 {100 * before.common_share:.0f} % had one answer, and {100 * after.gold_common_share:.0f} % "
             f"of the gold answers are the same: the student answers without looking ({points})"
         )

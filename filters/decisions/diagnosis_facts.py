@@ -82,7 +82,7 @@ class TraceFacts:
     """Teacher to its traces that are, word for word, an earlier one of their question."""
     judged: Sequence[JudgedTrace] = ()
     """Some traces with their questions."""
-    failed: Sequence["FailedPart"] = ()
+    failed: Sequence[FailedPart] = ()
     """Signals and answer types that failed on traces."""
     steps: Steps = ()
     """The rows before and after each step, by group."""
